@@ -179,7 +179,7 @@ def test_a_sweep_of_the_workspace_goes_before_a_method_and_flags_change_it(
 ) -> None:
     plain = experiment_from(following(begun, "train", "mine", "--sentences", "5"))
     assert plain.get(Sentences) == Sentences("a.txt", count=5) and plain.seed == 3
-    assert capsys.readouterr().out == "as sweep mine: 32 tokens, 1 negative, 5 sentences\n"
+    assert capsys.readouterr().err == "as sweep mine: 32 tokens, 1 negative, 5 sentences\n"
     other = experiment_from(following(begun, "train", "mse", "--like", "mine", "--parallel", "de=de.tsv"))
     assert [kind.key for kind in other.kinds] == ["parallel"] and other.seed == 3
     files = ["--corpus", "b.txt", "--labelled", "c.jsonl"]

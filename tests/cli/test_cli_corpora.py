@@ -124,7 +124,7 @@ def test_the_report_accounts_for_every_row(
     corpus, root = tmp_path / "c.txt", tmp_path / "runs"
     corpus.write_bytes("\n".join([*ROWS, ROWS[0], "", "  "]).encode() + b"\ncaf\xe9\n")
     assert embed(root, str(corpus), tiny_model) == 0
-    output = capsys.readouterr().out
+    output = capsys.readouterr().err
     assert f"64 rows read, {len(ROWS)} kept, 1 duplicates, 3 set aside, some of it not UTF-8: " in output
     quarantine = Path(output.partition("reasons in ")[2].partition(")")[0])
     reasons = [json.loads(line)["reason"] for line in quarantine.read_text().splitlines()]
@@ -146,7 +146,7 @@ def test_limits_encoding_and_deduplication_can_be_set(
         "sentences.deduplicate=false",
     ]
     assert embed(tmp_path / "runs", str(tmp_path / "c.txt"), tiny_model, *more) == 0
-    assert "62 rows read, 61 kept, 0 duplicates, 1 set aside" in capsys.readouterr().out
+    assert "62 rows read, 61 kept, 0 duplicates, 1 set aside" in capsys.readouterr().err
 
 
 def test_wikipedia_is_split_into_sentences(
@@ -155,7 +155,7 @@ def test_wikipedia_is_split_into_sentences(
     paragraphs = "\n".join(" ".join(ROWS[start : start + 6]) for start in range(0, len(ROWS), 6))
     (tmp_path / "wiki_00").write_text(f'<doc id="1" url="u" title="Cats">\nCats\n\n{paragraphs}\n</doc>\n')
     assert embed(tmp_path / "runs", str(tmp_path / "wiki_00"), tiny_model) == 0
-    assert f"{len(ROWS)} rows read, {len(ROWS)} kept" in capsys.readouterr().out
+    assert f"{len(ROWS)} rows read, {len(ROWS)} kept" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,9 @@ def test_dev_sets_without_an_experiment(
     suites = ["--suite", "sts,xsts,geometry,translation", "--figures", str(tmp_path / "drawn")]
     found = measured(tiny_model, data, tmp_path, *suites)
     assert (tmp_path / "drawn/covariance.png").is_file()
+    about = found.pop("about")
+    assert about["split"] == "dev" and about["opened_before"] == {}
+    assert any("no dev files of SICK-R" in note for note in about["notes"]["sts"])
     assert list(found) == ["sts", "xsts", "geometry", "translation"]
     assert list(found["sts"]) == ["STS-B", "Avg"]
     rows = [
@@ -86,7 +89,7 @@ def test_dev_sets_without_an_experiment(
     aligned = ((first[above] - second[above]) ** 2).sum(1).mean()
     assert found["geometry"]["STS-B"]["alignment"] == pytest.approx(aligned, rel=1e-5)
     assert found["translation"]["laser.deu"] == {"to_eng": 100.0, "from_eng": 100.0, "mean": 100.0}
-    shown = capsys.readouterr().out
+    shown = capsys.readouterr().err
     assert "note: no dev files of SICK-R: expected in sts/senteval" in shown
     assert not list((tmp_path / "runs").glob("corpora/*")) and not (tmp_path / "runs/openings.jsonl").exists()
 
@@ -96,7 +99,7 @@ def test_final_opens_test_sets_and_records_it(
 ) -> None:
     found = measured(tiny_model, data, tmp_path, "--suite", "sts", "--final")["sts"]
     assert list(found) == ["STS12", "STS-B", "Avg"]
-    assert "pairs without a gold score, left out: 1 of STS12" in capsys.readouterr().out
+    assert "pairs without a gold score, left out: 1 of STS12" in capsys.readouterr().err
     assert set(found["STS12"]) == {"all", "mean", "wmean"}
     assert found["Avg"]["all"] == pytest.approx((found["STS12"]["all"] + found["STS-B"]["all"]) / 2)
     (line,) = (tmp_path / "runs/openings.jsonl").read_text().splitlines()
@@ -109,7 +112,8 @@ def test_two_models_on_the_same_items(
     other, flags = str(tiny_model.parent / "bert"), ("--suite", "sts,geometry", "--final")
     alone = measured(tiny_model, data, tmp_path, *flags)
     found = measured(tiny_model, data, tmp_path, *flags, "--against", other, "--resamples", "100")
-    against = found.pop("against")
+    against, again, first = found.pop("against"), found.pop("about"), alone.pop("about")
+    assert again["opened_before"]["sts"] > first["opened_before"]["sts"] and first["split"] == "test"
     assert found == alone and against["model"] == other and list(against["suites"]) == list(alone)
     for suite, sets in against["suites"].items():
         for name, figures in sets.items():
@@ -119,12 +123,26 @@ def test_two_models_on_the_same_items(
                 assert (one["p"] is None) == (suite == "geometry")
                 assert one["p"] is None or (one["low"] <= one["high"] and one["p"] <= one["p_holm"] <= 1)
     assert against["suites"]["sts"]["STS12"]["all"]["items"] == 39, "one pair was never scored"
-    report = capsys.readouterr().out
+    printed = capsys.readouterr()
+    report = printed.out
     runtime = "(sentence-transformers, torch)"
     assert f"sts: {tiny_model} {runtime} against {other} {runtime}" in report and "p (Holm)" in report
-    assert "100 samples, seed 0" in report
+    assert "100 samples, seed 0" in printed.err
     last = (tmp_path / "runs/openings.jsonl").read_text().splitlines()[-1]
     assert json.loads(last)["what"] == f"{tiny_model} against {other}"
+
+
+def test_results_go_alone_to_standard_output(
+    tiny_model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["evaluate", str(tiny_model), "--suite", "sts", "--data-root", str(data)]
+    command += ["--root", str(tmp_path / "runs")]
+    assert main([*command, "--json", "-"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["sts"]["STS-B"] and "STS-B" in printed.err
+    assert main(command) == 0
+    shown = capsys.readouterr()
+    assert shown.out and sorted((shown.out + shown.err).split()) == sorted(printed.err.split())
 
 
 def test_cost_needs_no_data(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +259,7 @@ def test_transfer_opens_its_test_sets_only_with_final(
         rows = "".join(f"{sentence(draw)} \t{at % 2}\n" for at in range(12))
         (folder / f"sentiment-{split}").write_text(rows)
     dev = measured(tiny_model, tmp_path, tmp_path, "--suite", "transfer", "--fast")["transfer"]
-    shown = capsys.readouterr().out
+    shown = capsys.readouterr().err
     assert "note: no files of MR, CR, SUBJ, MPQA, TREC, MRPC: expected in transfer" in shown
     assert "note: 5 folds" in shown
     assert list(dev) == ["SST-2"] and list(dev["SST-2"]) == ["dev_accuracy"]
@@ -346,7 +364,7 @@ def test_an_undefined_figure_is_null_and_reported(
     monkeypatch.setattr("stillhouse.cli.suites.find_model", Broken().found)
     assert measured(Path("zeros"), data, tmp_path, "--suite", "sts")["sts"]["STS-B"] == {"all": None}
     assert "NaN" not in (tmp_path / "report.json").read_text()
-    assert "null in --json: all of STS-B, all of Avg" in capsys.readouterr().out
+    assert "null in --json: all of STS-B, all of Avg" in capsys.readouterr().err
 
 
 def test_fever_ranks_the_candidates_of_its_claims(
@@ -375,7 +393,7 @@ def test_fever_ranks_the_candidates_of_its_claims(
     assert found["model"]["R_micro(3)"] == pytest.approx(hits / relevant)
     assert found["model"]["R_macro(3)"] == found["model"]["recall@3"] == pytest.approx(np.mean(macro))
     assert list(found["model"])[-3:] == ["mrr@4", "ndcg@4", "covered@4"]
-    assert "note: dev split by claim," in capsys.readouterr().out
+    assert "note: dev split by claim," in capsys.readouterr().err
     compared = ("--candidates", "4", "--against", str(tiny_model.parent / "bert"), "--resamples", "100")
     against = measured(tiny_model, tmp_path, tmp_path, "--suite", "fever", *compared)["against"]["suites"]
     micro_3 = against["fever"]["model"]["R_micro(3)"]
@@ -417,7 +435,7 @@ def test_glue_reads_its_folders_and_names_missing_ones(
         "MNLI-mm": ["tuned_accuracy"],
         "MRPC": ["tuned_accuracy", "tuned_f1", "cosine_accuracy", "cosine_f1"],
     }
-    shown = capsys.readouterr().out
+    shown = capsys.readouterr().err
     assert "note: no files of QQP: expected in glue" in shown
     assert "note: SST-2: 60 rows of train that are also measured were left out" in shown
     assert "note: MNLI-mm: 5 rows of train that are also measured were left out" in shown

@@ -158,7 +158,7 @@ def test_a_teacher_that_is_also_compared_with_is_measured_once(
     apart = evaluated(stage["folder"], root, *data, str(tiny_model))["against"]["suites"]
     capsys.readouterr()
     found = evaluated(stage["folder"], root, *data, str(tiny_model), "--documents-by", "teacher")
-    shown = capsys.readouterr().out
+    shown = capsys.readouterr().err
     assert shown.count(f"retrieval: measuring {tiny_model} (") == 1
     assert f"retrieval: measuring {stage['folder']} (stage, torch) among its documents" in shown
     assert found["against"]["suites"] == apart
@@ -177,7 +177,7 @@ def test_kept_vectors_are_read_by_the_next_command(
     second = evaluated(exported, root, *data, "--documents-by", name)
     assert first["documents_by"]["documents_encoded"] == 60
     assert second["documents_by"]["documents_encoded"] == 0
-    assert "none encoded: their vectors were kept" in capsys.readouterr().out
+    assert "none encoded: their vectors were kept" in capsys.readouterr().err
     for figure, one in second["documents_by"]["suites"]["retrieval"]["own"].items():
         other = first["documents_by"]["suites"]["retrieval"]["own"][figure]
         assert one == pytest.approx(other, abs=1e-6), figure
@@ -443,7 +443,7 @@ def test_fine_tuning_stays_near_and_says_so(
     capsys.readouterr()
     data = ["--suite", "retrieval", "--data-root", str(root / "data"), "--documents-by", "teacher"]
     evaluated(folder, root, *data)
-    assert "learnt from labelled text alone" in capsys.readouterr().out
+    assert "learnt from labelled text alone" in capsys.readouterr().err
 
 
 def test_the_export_of_both_sides_searches_as_it_was_measured(

@@ -26,7 +26,7 @@ def shards(workspace: Workspace, store: Store) -> list[Path]:
 def test_ls_lists_every_store(
     workspace: Workspace, prepared: Prepared, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = stores.show(workspace)
+    found = stores.listed(workspace)
     output = capsys.readouterr().out.splitlines()
     assert len(found) == len(output) == 3
     ours = next(

@@ -97,7 +97,7 @@ def test_an_address_where_nothing_listens_is_refused_within_its_limit(
     with pytest.raises(BadInput, match=rf"must answer at {where}, but: .*refused.* Start one: `ray start"):
         cluster.connect(where, nested=False, verbose=False)
     assert time.monotonic() - begun < 10
-    assert f"waiting up to 0 s for the Ray cluster at {where}" in capsys.readouterr().out
+    assert f"waiting up to 0 s for the Ray cluster at {where}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("listens", [False, True])

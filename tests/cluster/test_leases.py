@@ -94,7 +94,7 @@ def test_who_is_waited_for_is_said(cluster: Any, tmp_path: Path, capsys: pytest.
     assert cluster.get(leases._actor().take.remote(key, "dead", "process 7 of there")) == ""
     with never_silent(every_s=0.3), making(here, TEXTS):
         pass
-    said = capsys.readouterr().out
+    said = capsys.readouterr().err
     assert f"waiting for process 7 of there, which makes words-{TEXTS.fingerprint}" in said
 
 

@@ -193,7 +193,7 @@ def test_nodes_are_asked_for_and_waited_for(
     cluster.autoscaler, cluster.looks = Autoscaler(), 9
     wait_for_room(Need(workers=2, cpus=4, gpus=1))
     assert reserved == [[{"CPU": 4, "GPU": 1}] * 2]
-    said = capsys.readouterr().out
+    said = capsys.readouterr().err
     assert "waiting up to 15 min for nodes: a trial needs 2 x 4 CPU + 1 GPU" in said
     assert "the autoscaler was asked" in said and "the nodes have come, after 45 s" in said
 
@@ -271,9 +271,9 @@ def test_kubernetes_runs_an_autoscaler_whatever_it_tells(
 def test_the_device_is_a_gpu_where_there_is_one_or_one_may_come(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cluster_device("auto") == "cpu" and capsys.readouterr().out == ""
+    assert cluster_device("auto") == "cpu" and capsys.readouterr().err == ""
     cluster.autoscaler = Autoscaler()
-    assert cluster_device("auto") == "cpu" and "--device cuda" in capsys.readouterr().out
+    assert cluster_device("auto") == "cpu" and "--device cuda" in capsys.readouterr().err
     cluster.to_come = SPOT
     assert cluster_device("auto") == "cuda" and cluster_device("cpu") == "cpu"
 

@@ -58,7 +58,7 @@ def test_who_waits_for_another_command_says_so(tmp_path: Path, capsys: pytest.Ca
         assert not done.wait(1.5)
     waiting.join(30)
     assert done.is_set()
-    assert "waiting for another command, which makes stores/words-12: for" in capsys.readouterr().out
+    assert "waiting for another command, which makes stores/words-12: for" in capsys.readouterr().err
 
 
 def test_a_full_disk_is_reported_in_plain_words(tmp_path: Path) -> None:

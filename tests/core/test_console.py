@@ -20,7 +20,9 @@ from stillhouse.core.console import (
     log_in,
     never_silent,
     private_environment,
+    results_aside,
     say,
+    show,
     warn,
 )
 
@@ -40,7 +42,7 @@ def test_progress_shows_count_rate_and_time_left(
     for seconds, done in ((0, 1000), (2, 1500), (8, 3000), (9, 3100), (10, 5000)):
         clock[0] = 100.0 + seconds
         progress(done, 5000)
-    assert capsys.readouterr().out.splitlines() == [
+    assert capsys.readouterr().err.splitlines() == [
         "  embedding: 3,000 of 5,000 texts, 250 texts/s, 8 s left",
         "  embedding: 5,000 of 5,000 texts, 400 texts/s",
     ]
@@ -51,12 +53,12 @@ def test_progress_without_a_known_total(clock: list[float], capsys: pytest.Captu
     progress(0, None)
     clock[0] += 2
     progress(3000, None)
-    assert capsys.readouterr().out == "  reading: 3,000 rows, 1,500 rows/s\n"
+    assert capsys.readouterr().err == "  reading: 3,000 rows, 1,500 rows/s\n"
 
 
 def test_progress_that_finishes_at_once_is_still_printed(capsys: pytest.CaptureFixture[str]) -> None:
     Progress("embedding", "texts")(7, 7)
-    assert capsys.readouterr().out == "  embedding: 7 of 7 texts\n"
+    assert capsys.readouterr().err == "  embedding: 7 of 7 texts\n"
 
 
 def test_the_rate_is_that_of_the_last_minute(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,7 +67,7 @@ def test_the_rate_is_that_of_the_last_minute(clock: list[float], capsys: pytest.
     for seconds, done in ((0, 0), (40, 4000), (100, 4060), (160, 4120)):
         clock[0] = 100.0 + seconds
         progress(done, 4240)
-    lines = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().err.splitlines()
     assert lines[1] == "  training: 4,000 of 4,240 examples, 100 examples/s, 2 s left"
     assert lines[3] == "  training: 4,120 of 4,240 examples, 1 examples/s, 2 min left"
 
@@ -76,15 +78,15 @@ def test_a_silent_command_says_what_it_is_doing(capsys: pytest.CaptureFixture[st
         for _ in range(8):
             time.sleep(0.1)
             say("busy")
-        assert set(capsys.readouterr().out.splitlines()) == {"busy"}
+        assert set(capsys.readouterr().err.splitlines()) == {"busy"}
         with doing("reading a long file"):
             deadline = time.monotonic() + 20
-            while not (printed := capsys.readouterr().out) and time.monotonic() < deadline:
+            while not (printed := capsys.readouterr().err) and time.monotonic() < deadline:
                 time.sleep(0.05)
     assert printed.startswith("  reading a long file: for ") and printed.endswith(" s so far\n")
     capsys.readouterr()
     time.sleep(0.6)
-    assert not capsys.readouterr().out
+    assert not capsys.readouterr().err
 
 
 def test_the_log_is_named_only_if_something_is_in_it(tmp_path: Path) -> None:
@@ -105,12 +107,15 @@ def test_library_output_goes_to_the_log_and_our_lines_to_the_screen(
         print("a library that prints")
         logging.getLogger("a.library").info("a library")
         warnings.warn("a warning", stacklevel=1)
-        say("ours")
+        show("ours")
+        say("ours as well")
         warn("ours too")
+        with results_aside(when=True):
+            show("aside")
     os.write(2, b"afterwards\n")
     seen = capfd.readouterr()
     assert seen.out == "ours\n"
-    assert seen.err == "stillhouse: ours too\nafterwards\n"
+    assert seen.err == "ours as well\nstillhouse: ours too\naside\nafterwards\n"
     (log,) = (tmp_path / "logs").iterdir()
     written = log.read_text()
     for chatter in (

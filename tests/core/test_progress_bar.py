@@ -24,7 +24,7 @@ console.warn("a warning")
 embedding(4000, 4000)
 reading = console.Progress("reading", "rows")
 reading(3, None)
-console.say("the end")
+console.show("the end")
 """
 
 
@@ -89,7 +89,7 @@ def test_a_terminal_that_cannot_erase_gets_lines(term: str) -> None:
 def test_a_file_gets_lines(tmp_path: Path) -> None:
     environment = {**os.environ, "TERM": "xterm"}
     with (tmp_path / "out").open("w") as file:
-        subprocess.run([sys.executable, "-c", _WORK], stdout=file, check=True, env=environment, timeout=240)
+        subprocess.run([sys.executable, "-c", _WORK], stderr=file, check=True, env=environment, timeout=240)
     text = (tmp_path / "out").read_text()
     assert "\r" not in text and "%" not in text and "embedding {a} texts: 4,000 of 4,000 texts" in text
 

@@ -341,7 +341,7 @@ def test_a_long_transfer_says_how_far_it_is(
     write_manifest(folder, {})
     one.publish(Thing())
     Workspace(tmp_path / "two", remote).path(Thing())
-    printed = capsys.readouterr().out
+    printed = capsys.readouterr().err
     assert f"  publishing {KEY}: 2 of 6 MB" in printed and f"  fetching {KEY}: 4 of 6 MB" in printed
     assert "6 of 6 MB" not in printed, (
         "the end is printed at once, and was printed for every block of a last megabyte"

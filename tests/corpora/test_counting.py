@@ -137,7 +137,7 @@ def test_a_number_is_drawn_from_the_whole_and_no_number_takes_all(
     assert sorted(read(workspace, source, None)) == sorted(every)
     capsys.readouterr()
     taken = read(workspace, source, 100)
-    told = capsys.readouterr().out
+    told = capsys.readouterr().err
     assert len(taken) == len(set(taken)) == 100 and set(taken) <= set(every)
     if forms[at] is _stream:
         assert sorted(taken) == sorted(first) and re.search("the first of the stream|the rest was not", told)

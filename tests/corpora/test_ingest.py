@@ -99,4 +99,4 @@ def test_text_in_another_encoding_names_the_flag(
         ingest(workspace, str(path), OPTIONS)
     path.write_bytes(path.read_bytes() + b"Some plain words.\n")
     ingest(workspace, str(path), OPTIONS)
-    assert "--encoding" in capsys.readouterr().out
+    assert "--encoding" in capsys.readouterr().err

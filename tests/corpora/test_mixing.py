@@ -139,7 +139,7 @@ def test_sources_of_one_corpus_are_told_apart(
     )
     options = (ReadOptions(split_sentences=True), ReadOptions(max_words=3, longer="cut"), ReadOptions())
     mix_texts(workspace, [MixSource(name, 1, option) for option in options], count=150, held_out=10)
-    told = capsys.readouterr().out.splitlines()
+    told = capsys.readouterr().err.splitlines()
     ends = [(200, "(sentences)"), (100, "(1 to 3 words, longer: cut)"), (100, "")]
     assert [f"    50 of {rows} rows of {name} {end}".rstrip() for rows, end in ends] == told[-3:]
 

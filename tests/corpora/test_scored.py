@@ -133,7 +133,7 @@ def test_the_number_of_negatives_is_the_least_or_what_is_asked_for(
         examples = read_scored(workspace, source, negatives=negatives)
         shapes[negatives] = open_values(workspace, examples)["scores"].shape
     assert shapes == {0: (4, 2), 1: (4, 2), 2: (3, 3), 3: (1, 4)}
-    printed = capsys.readouterr().out
+    printed = capsys.readouterr().err
     assert "3 scored rows kept, 2 hard negatives each, 1 rows with fewer are left out" in printed
     assert "1 further negatives are left out" in printed
     with pytest.raises(BadInput, match=r"rows with 4 hard negatives, but those of .* have at most 3"):

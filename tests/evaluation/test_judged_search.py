@@ -122,10 +122,10 @@ def test_a_slow_model_shows_how_many_passages_it_has_encoded(
     model = Slow()
     monkeypatch.setattr("stillhouse.core.console.time.monotonic", lambda: float(model.clock))
     quick = rank_collection(collection, Coarse())
-    assert not capsys.readouterr().out
+    assert not capsys.readouterr().err
     assert rank_collection(collection, model) == quick
     rate = f"{PIECE / 8:.0f} passages/s"
-    assert capsys.readouterr().out.splitlines() == [
+    assert capsys.readouterr().err.splitlines() == [
         f"  encoding big: {PIECE:,} passages, {rate}",
         f"  encoding big: {2 * PIECE:,} passages, {rate}",
         f"  encoding big: {2 * PIECE + 9:,} passages, {(2 * PIECE + 9) / 24:.0f} passages/s",

@@ -89,11 +89,13 @@ def test_the_flag_uses_the_pool_and_prints_its_calibration(
     assert pool_of(pool.collection, SearchCollection().dev_pool, lambda texts, _: stores[texts]) is None
     sampled = pooled_dev(workspace, asked)
     printed = capsys.readouterr()
-    assert "150 of 150 passages, 20 relevant" in printed.out and "is the whole collection" in printed.err
+    assert "150 of 150 passages, 20 relevant" in printed.err and "is the whole collection" in printed.err
     pooled_dev(workspace, pool)
     printed = capsys.readouterr()
-    assert "of 150 passages, 20 relevant" in printed.out and printed.err == "", "this one leaves passages out"
-    assert pooled_dev(workspace, asked) == sampled and capsys.readouterr().out == ""
+    assert "of 150 passages, 20 relevant" in printed.err and "whole" not in printed.err, (
+        "this one leaves passages out"
+    )
+    assert pooled_dev(workspace, asked) == sampled and capsys.readouterr().err == ""
     source = find_model(str(tiny_model), workspace)
     found = calibrated(SearchData(pool.collection, pool.collection, asked), Letters(), source, workspace)
     assert "whole" in capsys.readouterr().out and found["docsearch_cosine_recall@10"]["full"] > 0

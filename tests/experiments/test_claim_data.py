@@ -175,7 +175,7 @@ def test_from_the_command_line(
     budget = ["--distil-budget", "32", "--max-length", "12", "--evaluations", "1", "--json"]
     command = ["train", "retrieval_kd", "--local", *data, *chosen, *budget, str(tmp_path / "report.json")]
     assert main(command) == 0
-    output = capsys.readouterr().out
+    output = capsys.readouterr().err
     assert "teacher: 32 examples, fever_dcg" in output and "retrieval_kd: 64 examples" in output
     folder = json.loads((tmp_path / "report.json").read_text())["folder"]
     assert main(["export", folder, str(tmp_path / "towers"), *root]) == 0
@@ -188,7 +188,7 @@ def test_from_the_command_line(
     suite = ["evaluate", folder, "--suite", "fever", "--data-root", str(fever), "--candidates", "3", *root]
     report = ["--json", str(tmp_path / "suite.json")]
     assert main([*suite, *report]) == 0
-    assert "dev split by claim" in capsys.readouterr().out
+    assert "dev split by claim" in capsys.readouterr().err
     trained = json.loads((Path(folder) / "manifest.json").read_text())["metrics"]["fever_dcg"]
     figures = json.loads((tmp_path / "suite.json").read_text())["fever"]["model"]
     assert figures["DCG"] == pytest.approx(trained, abs=1e-6), "the same claims, ranked by the same scores"
@@ -197,7 +197,7 @@ def test_from_the_command_line(
     folder = json.loads((tmp_path / "report.json").read_text())["folder"]
     capsys.readouterr()
     assert main(["evaluate", folder, *suite[2:]]) == 0
-    assert "dev split by page" in capsys.readouterr().out
+    assert "dev split by page" in capsys.readouterr().err
     assert main([*command, "--fractions", "1,0.5"]) == 0
     rows = [point["rows"] for point in json.loads((tmp_path / "report.json").read_text())]
     assert (

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from stillhouse.experiments.fields import changed, experiment_of
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import prepare
 from stillhouse.methods import load_method
+from stillhouse.preflight.examination import examine
 from stillhouse.sweeps.checks import check_plans
 from stillhouse.teachers.store import open_store
 from stillhouse.values.data import Endpoint
@@ -67,6 +69,39 @@ def test_texts_are_sent_with_the_prompt_of_their_role(
     assert plain.fingerprint != store.fingerprint
 
 
+def test_requests_have_what_the_role_of_their_texts_asks_for(
+    by_endpoint: Experiment, workspace: Workspace, server: Loopback
+) -> None:
+    body = {"teacher.body.query": {"input_type": "query", "model": "small"}}
+    given = changed(by_endpoint, {"sentences.role": "query", **body})
+    assert changed(given, {}) == given, "it is kept as a text that is read again"
+    store = prepare(given, workspace, Embedding(local=True)).setting[Sentences].only_store
+    assert {(asked["model"], asked["input_type"]) for asked, _ in server.seen} == {("small", "query")}
+    server.seen.clear()
+    plain = prepare(changed(given, {"sentences.role": ""}), workspace, Embedding(local=True))
+    assert plain.setting[Sentences].only_store.fingerprint != store.fingerprint
+    assert all("input_type" not in asked for asked, _ in server.seen[1:])
+    bare = prepare(changed(by_endpoint, {"sentences.role": "query"}), workspace, Embedding(local=True))
+    assert bare.setting[Sentences].only_store.fingerprint != store.fingerprint, "the body is part of the key"
+
+
+def test_doctor_shows_the_dimension_and_the_cosines_and_asks_for_prompts(
+    by_endpoint: Experiment, workspace: Workspace, server: Loopback
+) -> None:
+    method = load_method("mse")
+
+    def found(**changes: Any) -> str:
+        asked = changed(by_endpoint, {f"teacher.{name}": value for name, value in changes.items()})
+        findings = examine(method, method.HyperParameters(batch_size=16), asked, workspace)
+        return "\n".join(map(str, findings))
+
+    before = len(server.seen)
+    told = found()
+    assert f"of 8 different texts have {DIM} dimensions and cosines of" in told and "prompts" not in told
+    assert len(server.seen) <= before + 3, "a few requests, not one for every text"
+    assert "nomic-embed-text was trained with prompts" in found(model="nomic-embed-text")
+
+
 def test_what_needs_a_model_is_refused(by_endpoint: Experiment, workspace: Workspace) -> None:
     check_plans(load_method("ibkd"), by_endpoint, [{"distil_batch_size": 16}])
     with pytest.raises(BadInput, match=r"pkd runs or trains the teacher .* teacher='large'"):
@@ -86,6 +121,12 @@ def test_what_needs_a_model_is_refused(by_endpoint: Experiment, workspace: Works
         ({"pooling": "cls"}, r"without what says how a model is run.*pooling='cls'"),
         ({"max_length": 9}, r"without what says how a model is run.*max_length=9"),
         ({"incomplete": True}, r"teacher\.incomplete must go with teacher\.vectors"),
+        ({"body": {"query": "[1]"}}, r"teacher\.body\.query must be a mapping"),
+        (
+            {"body": {"plain": {"input": "a"}}},
+            r"teacher\.body\.plain must leave out what requests have",
+        ),
+        ({"endpoint": "", "model": "", "body": {"plain": {"a": 1}}}, r"teacher\.body must go with teacher"),
         ({"prompts": {"query": "@query"}}, r"an endpoint must be texts: it has no prompts with names"),
         ({"endpoint": "far.example/v1"}, r"must be a URL such as https"),
         ({"endpoint": "http://far.example:x/v1"}, r"must be a URL such as https"),

@@ -68,7 +68,7 @@ def test_word_vectors_are_initialised_from_counts_or_read(
     assert ids.tolist()[0] > 2 and ids.tolist()[1] == 1, "the moon is not in the texts"
     ids, _ = FastTokenizer(Path(all_rows.path), 8)(["cat moon"])
     assert min(ids.tolist()) > 2 and few != all_rows
-    said = capsys.readouterr().out
+    said = capsys.readouterr().err
     assert "random vectors for the 7 words" in said
     assert "1 word vectors of vectors.json" in said and "2 word vectors of vectors.json" in said
     assert "they cover 1 of the 7 words of the texts, 12.5 % of their occurrences" in said

@@ -153,7 +153,7 @@ def test_the_teacher_is_measured_where_the_files_have_the_texts(
         capsys.readouterr()
         figures = figures_of(suite, encoder, workspace)
         assert list(figures) == ["agreement_spearman_cosine"] and figures["agreement_spearman_cosine"] > 0.999
-        assert "the teacher has no figures of STS: every text must have a vector" in capsys.readouterr().out
+        assert "the teacher has no figures of STS: every text must have a vector" in capsys.readouterr().err
 
 
 def test_negatives_are_mined_by_the_vectors(

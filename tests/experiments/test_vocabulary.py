@@ -71,4 +71,4 @@ def test_word_vectors_of_the_remote_are_fetched(
         workspace.publish(table)
         made.append(word_vectors(workspace, COUNT, [table]).sha256)
     assert made[0] == made[1]
-    assert capsys.readouterr().out.count("random vectors for") == 1
+    assert capsys.readouterr().err.count("random vectors for") == 1

@@ -1521,40 +1521,6 @@ DATA = [
         ("if len(started) > self.ahead:", "if len(started) > 0:", "one batch at a time"),
     ),
     *mistakes(
-        "teachers/choosing.py",
-        "teachers/test_runtimes.py",
-        (
-            "return self.start + tokens / (self.rate * actors)",
-            "return tokens / (self.rate * actors)",
-            "a start costs nothing",
-        ),
-        (
-            "            if self._workspace.finished(each):\n                if runtime",
-            "            if False:\n                if runtime",
-            "a finished store is made again in another runtime",
-        ),
-        (
-            "        if not parts[runtime]:\n",
-            "        if True:\n",
-            "a half-made store is begun anew",
-        ),
-        (
-            'known = self._fastest.get(teacher, "")',
-            'known = next(iter(self._fastest.values()), "")',
-            "a teacher takes its neighbour's runtime",
-        ),
-        (
-            "if expected >= _WORTH * _START[runtime]:",
-            "if True:",
-            "a runtime is tried where it cannot pay",
-        ),
-        (
-            "        if not self._is_large(store):\n            return TORCH\n",
-            "",
-            "little is measured",
-        ),
-    ),
-    *mistakes(
         "teachers/shards.py",
         "teachers/test_embedding.py",
         (
@@ -1769,15 +1735,6 @@ DATA = [
             "            plan.moved = now\n",
             "            pass\n",
             "what goes on is called stalled",
-        ),
-    ),
-    *mistakes(
-        "core/console.py",
-        "core/test_progress_bar.py",
-        (
-            "    progress_bar.erase()\n    print(redacted(line), file=_page",
-            "    print(redacted(line), file=_page",
-            "a line behind the bar",
         ),
     ),
     *mistakes(

@@ -63,9 +63,9 @@ def test_what_changes_no_plan_is_not_searched(context: Context, capsys: pytest.C
     domains = {"beta1": Float(0.1, 2.0), "beta2": Float(0.1, 2.0), "finetune_learning_rate": Float(1e-5, 1e-3)}
     first = {"beta1": 1.0, "beta2": 0.5, "finetune_learning_rate": 1e-4}
     space = Space("ibkd", domains, fixed=FIXED, first=first)
-    assert without_idle(context, space) is space and not capsys.readouterr().out
+    assert without_idle(context, space) is space and not capsys.readouterr().err
     left = without_idle(alone, space)
-    (line,) = capsys.readouterr().out.splitlines()
+    (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith(": beta2, finetune_learning_rate") and list(left.domains) == ["beta1"]
     assert left.first == {"beta1": 1.0}
     assert alone.plan({**left.fixed, **left.first}).fingerprint == alone.plan({**FIXED, **first}).fingerprint

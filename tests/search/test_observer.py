@@ -213,7 +213,7 @@ def test_a_trial_whose_node_goes_has_not_failed(
         observer.on_trial_result(0, [], tune, reports[-1])
         observer.on_step_end(0, [])
     assert tune.run_metadata.num_failures == 1, "the error that follows counts as the one that is taken off"
-    assert "trial 0: its node is about to go; it continues from its checkpoint" in capsys.readouterr().out
+    assert "trial 0: its node is about to go; it continues from its checkpoint" in capsys.readouterr().err
 
 
 def test_a_bug_in_a_trial_fails_it(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def test_a_new_head_knows_the_finished_trials_and_runs_the_open_one_again(
     still_open = search.suggest("b")
     one.publish()
     two.restore()
-    assert "going on from the remote (finished trials: 1)" in capsys.readouterr().out
+    assert "going on from the remote (finished trials: 1)" in capsys.readouterr().err
     heal_study(two.folder)
     there = searcher(two)
     assert [record.state for record in there.records()] == ["COMPLETE", "RUNNING"]

@@ -127,7 +127,7 @@ def test_another_workspace_goes_on_with_the_same_trials(
     open_trial = searcher(folder).suggest("open")
     StudyMirror(database, folder).follow()
     StudyMirror(database, there).restore()
-    assert "going on from its study in the database (finished trials: 2)" in capsys.readouterr().out
+    assert "going on from its study in the database (finished trials: 2)" in capsys.readouterr().err
     assert read_note_twice(there / SWEEP_NOTE) == read_note_twice(folder / SWEEP_NOTE)
     heal_study(there)
     again = searcher(there)
@@ -207,7 +207,7 @@ def test_a_database_that_is_away_delays_no_trial_and_is_brought_up_to_date(
     if how == "stopped":
         assert told.err.count("is behind the one in the workspace") == 1
         assert server.password not in told.err and "tried again every second" in told.err
-        assert "complete again" in told.out
+        assert "complete again" in told.err
 
 
 def test_a_sweep_ends_though_the_database_stands_still(

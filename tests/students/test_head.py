@@ -265,7 +265,7 @@ def test_what_is_assumed_is_said_once_and_what_contradicts_too(
         compute="float32",
     )
     prepare(experiment, workspace, Embedding(local=True))
-    said = [line for line in capsys.readouterr().out.splitlines() if "modules.json" in line]
+    said = [line for line in capsys.readouterr().err.splitlines() if "modules.json" in line]
     assert len(said) == 1 and "mean pooling and no normalisation assumed" in said[0]
     stated = make_teacher("bert", "cls", True)
 

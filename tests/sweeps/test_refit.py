@@ -133,9 +133,9 @@ def test_a_refit_that_is_no_better_is_not_delivered(
         long.append(dataclasses.replace(champion_of(record, longer(context)), refitted=True))
     worse, better = long
     assert worse.dev[context.quality] < 0.14 < better.dev[context.quality]
-    assert chosen_student(short, [], context.quality) == short and not capsys.readouterr().out
+    assert chosen_student(short, [], context.quality) == short and not capsys.readouterr().err
     assert chosen_student(short, [worse], context.quality) == short
-    assert "No refit is better than trial 0 on dev" in capsys.readouterr().out
+    assert "No refit is better than trial 0 on dev" in capsys.readouterr().err
     assert chosen_student(short, [worse, better], context.quality) == better
 
 
@@ -204,7 +204,7 @@ def test_the_refit_is_tested_beside_its_trial_exported_and_tracked(
         )
     steps = ["the teacher on dev", "all models on test", "the export", "the figures"]
     assert node.used == [Need(workers=1, cpus=8)] * len(steps) * small_head
-    champion, printed = report["champion"], capsys.readouterr().out
+    champion, printed = report["champion"], capsys.readouterr().err
     assert champion["trial"] == 1 and champion["refitted"] and champion["dev"] == refitted.dev
     assert champion["weights_sha256"] == read_manifest(refitted.folder)["weights_sha256"]
     assert stage_folder("small", workspace) == refitted.folder

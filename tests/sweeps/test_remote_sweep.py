@@ -63,7 +63,7 @@ def test_a_new_head_goes_on_from_the_remote(
     capsys.readouterr()
     two = tmp_path / "two"
     second = sweep(dataclasses.replace(options, root=two, trials=2))
-    printed = capsys.readouterr().out
+    printed = capsys.readouterr().err
     assert "going on from the remote (finished trials: 1)" in printed
     assert "1 trials known, 1 to run" in printed and "rows read" not in printed
     assert states(two) == {"COMPLETE": 2} and runs(two) == 2

@@ -86,7 +86,7 @@ def test_students_share_one_reranker_and_one_pass(
     assert isinstance(examples.origin, Scored) and isinstance(examples.origin.teacher, Stage)
     scores = open_values(home, examples)["scores"]
     queries, passages = candidates(home, examples)
-    assert scores.shape == (len(queries), 2) and f"scoring: {len(queries)} of" in capsys.readouterr().out
+    assert scores.shape == (len(queries), 2) and f"scoring: {len(queries)} of" in capsys.readouterr().err
     teacher = encoder_in(home.path(examples.origin.teacher))
     for place in (0, 1):
         again = teacher.score(queries, [each[place] for each in passages])
@@ -391,7 +391,7 @@ def test_from_the_command_line(tiny_model: Path, tmp_path: Path, capsys: pytest.
     assert main([*command, "--set", f"scores.path={path}"]) == 0
     output = capsys.readouterr()
     assert (
-        "40 scored rows with 3 hard negatives each" in output.out and "rerank_kd: 32 examples" in output.out
+        "40 scored rows with 3 hard negatives each" in output.err and "rerank_kd: 32 examples" in output.err
     )
     before = sorted((tmp_path / "runs" / "examples").iterdir())
     for row, message in (

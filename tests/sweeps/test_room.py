@@ -82,7 +82,7 @@ def test_what_another_node_writes_is_brought_here_and_is_nowhere_else(
     assert node.used == [Need(workers=1, cpus=8)] * 2
     assert not list(tmp_path.glob("of-the-node/sweeps/small/*")), "a node keeps nothing that nobody looks for"
     assert not [path for path in (tmp_path / "remote").rglob("*") if path.is_file()]
-    assert capsys.readouterr().out.count("less than a trial needs") == 1
+    assert capsys.readouterr().err.count("less than a trial needs") == 1
 
 
 def test_a_node_that_has_nothing_yet_is_no_workspace_of_an_old_version(
@@ -125,7 +125,7 @@ def test_this_node_does_it_if_it_has_room_or_the_vectors(
     here = Room(separate, NEED if why == "files" else Need(), setting)
     assert here.call("measuring", len, "abc") == 3
     assert here.fill("exporting", separate.root / "export", written, "word") == 4
-    assert not node.used and not capsys.readouterr().out
+    assert not node.used and not capsys.readouterr().err
 
 
 def test_students_of_other_architectures_are_timed_on_the_node_of_the_champion(

@@ -30,10 +30,10 @@ def test_one_student_is_trained_without_a_refit_which_is_said(
     corpus.write_text("\n".join(f"sentence number {row}" for row in range(300)))
     (run,) = chosen_runs(None, method="mse")
     plain = training_of(run, of_a_sweep(tiny_model, corpus, {}))
-    assert "refit" not in capsys.readouterr().out
+    assert "refit" not in capsys.readouterr().err
     training = training_of(run, of_a_sweep(tiny_model, corpus, refit))
     assert training == plain and not training.experiment.budget.refit.asked_for
-    assert "budget.refit is for the best trials of `stillhouse sweep`" in capsys.readouterr().out
+    assert "budget.refit is for the best trials of `stillhouse sweep`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -64,5 +64,5 @@ def test_a_batch_that_nobody_chose_shrinks_until_there_are_steps(
     (run,) = chosen_runs(None, method="mse", preset=preset)
     hp = training_of(run, experiment, values=values).hp
     assert (hp.batch_size, hp.finetune_batch_size) == sizes
-    said = f"batch_size is {hp.batch_size} instead of 512" in capsys.readouterr().out
+    said = f"batch_size is {hp.batch_size} instead of 512" in capsys.readouterr().err
     assert said == (hp.batch_size not in (512, values.get("batch_size")))

@@ -59,7 +59,7 @@ def test_from_the_command_line_and_from_python(
     root, others = str(seeds[0].parent.parent), ",".join(folder.name for folder in seeds[1:])
     command = ["export", seeds[0].name, str(tmp_path / "out"), "--root", root, "--soup", others]
     assert main([*command, "--json", str(tmp_path / "said.json")]) == 0
-    printed = capsys.readouterr().out
+    printed = capsys.readouterr().err
     assert "the mean of 3 students: its vectors have a mean cosine of 0.9" in printed
     assert json.loads((tmp_path / "said.json").read_text())["soup"] == [str(folder) for folder in seeds[1:]]
     card = (tmp_path / "out" / "README.md").read_text()

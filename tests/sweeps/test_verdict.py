@@ -91,7 +91,7 @@ def test_a_champion_that_loses_is_not_registered(
             register_anyway=anyway,
             space=Space("mse", {"learning_rate": Float(1e-4, 1e-2)}, fixed={"batch_size": 16}),
         )
-    printed, loses = capsys.readouterr().out, champion is BAD
+    printed, loses = capsys.readouterr().err, champion is BAD
     client = MlflowClient(f"sqlite:///{workspace.root / 'mlflow.db'}")
     assert [model.name for model in client.search_registered_models()] == ["small-model"] * registered
     assert ("not registered, since it loses" in printed) is not registered

@@ -417,7 +417,7 @@ def test_the_bytes_do_not_depend_on_the_number_of_actors(
         seen: list[tuple[int, int]] = []
         capfd.readouterr()
         build_store(space, store, actors=actors, progress=lambda *now, seen=seen: seen.append(now))
-        assert capfd.readouterr().out == ""
+        assert capfd.readouterr().err == ""
         assert seen[-1] == (44, 44) and len(seen) == 5
         assert verify_store(space.path(store)) == []
         built_shards.append(files(space.path(store)))
@@ -449,4 +449,4 @@ def test_hard_negatives_on_ray_equal_those_of_one_process(
         found.append(open_rows(workspace, examples)["negatives"].tolist())
         shutil.rmtree(workspace.path(examples))
     assert found[0] == found[1] and len(found[0]) > 20
-    assert "mining:" in capsys.readouterr().out
+    assert "mining:" in capsys.readouterr().err

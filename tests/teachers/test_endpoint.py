@@ -96,7 +96,7 @@ def test_every_text_has_its_vector(
     assert {len(body["input"]) for body, _ in server.seen} == {1, 3}
     assert {body["encoding_format"] for body, _ in server.seen} == {encoding}
     assert not any("Authorization" in headers for _, headers in server.seen)
-    printed = capsys.readouterr().out
+    printed = capsys.readouterr().err
     assert "large: 23 texts, 46 tokens, 0.00092 at 20 per million, 9 requests\n" in printed
     manifest = read_manifest(workspace.path(store))
     assert (manifest["tokens"], manifest["rows"], manifest["dim"]) == (46, 23, DIM)
@@ -157,7 +157,7 @@ def test_a_passing_fault_is_mended(
     store, begun = asked_for(few, timeout=0.3), time.monotonic()
     build_store(workspace, store, local=True)
     check(workspace, store)
-    assert "1 failed and repeated" in capsys.readouterr().out
+    assert "1 failed and repeated" in capsys.readouterr().err
     assert all(count == 1 for count in server.asked.values())
     if name == "too many, later":
         assert time.monotonic() - begun > 0.2
@@ -173,7 +173,7 @@ def test_a_lasting_fault_ends_with_one_message_and_the_rest_is_resumed(
     server.always = FAULTS[name]
     with pytest.raises(Hindered, match=r"must answer, but after 4 attempts .*run the same command again"):
         build_store(workspace, store, local=True)
-    printed = capsys.readouterr().out
+    printed = capsys.readouterr().err
     assert "large: 10 texts, 20 tokens, 4 requests, 3 failed and repeated" in printed
     folder = workspace.path(store)
     assert [path.name for path in folder.glob("part-*")] == ["part-00000.arrow"]

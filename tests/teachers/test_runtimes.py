@@ -1,11 +1,8 @@
 import importlib.util
 import shutil
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,10 +20,10 @@ from stillhouse.students.export.onnx import OUTPUT, graph_inputs, open_session
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers import choosing, runtimes
 from stillhouse.teachers.agreement import least_cosine, lowest_cosine
-from stillhouse.teachers.choosing import Chooser, Measured, fastest
+from stillhouse.teachers.choosing import Chooser
 from stillhouse.teachers.embedding import build_store, resolve_compute
 from stillhouse.teachers.forward import Encode, Forward, Later
-from stillhouse.teachers.runtimes import Running, missing_extra, why_not
+from stillhouse.teachers.runtimes import missing_extra, why_not, why_unfit
 from stillhouse.teachers.store import open_store, verify_store
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.values.data import (
@@ -38,6 +35,7 @@ from stillhouse.values.data import (
     Model,
     Store,
     StoreEnsemble,
+    TableStore,
     stores_in,
 )
 
@@ -127,6 +125,8 @@ def test_a_runtime_that_disagrees_is_refused_by_name(
     with pytest.raises(BadInput, match=r"vectors of the runtime onnx must have a cosine .* torch"):
         build_store(workspace, wrong, local=True)
     assert not list(workspace.path(wrong).glob("part-*"))
+    reason = why_unfit(wrong, workspace, "cpu", 1)
+    assert "must have a cosine of at least" in reason and "--teacher-runtime" not in reason
 
 
 def without(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
@@ -193,203 +193,97 @@ def test_vectors_that_are_still_computed_are_read_in_order(tiny_model: Path) -> 
     assert max(most) == 3 and read_in == started
 
 
-# The choice. Runtimes are replaced by PyTorch that waits, or that gives other vectors.
+# The choice: the checks of OpenVINO are replaced by answers.
 
 
-def pretend(
-    monkeypatch: pytest.MonkeyPatch, *, able: tuple[str, ...], **change: Callable[[Tensor], Tensor]
-) -> None:
-    """Let these runtimes be PyTorch, with something done to the vectors of each batch."""
-    start = runtimes.start
-
-    def pretended(store: Store, workspace: Workspace, device: str, threads: int) -> Running:
-        running = start(replace(store, runtime=TORCH), workspace, device, threads)
-        after: Any = change.get(store.runtime if store.compute == "float32" else "", lambda found: found)
-
-        def encoder(each: Store) -> Encode:
-            encode: Any = running.encoder(replace(each, runtime=TORCH))
-            return lambda tokens: after(encode(tokens))
-
-        return replace(running, encoder=encoder)
-
-    monkeypatch.setattr(choosing, "start", pretended)
-    monkeypatch.setattr(choosing, "why_not", lambda name, *_: "" if name in (TORCH, *able) else "not here")
-    monkeypatch.setattr(choosing, "_LEAST", {"cpu": 0.0})
-    monkeypatch.setattr(choosing, "_START", dict.fromkeys(RUNTIMES, 0.0))
+def answering(monkeypatch: pytest.MonkeyPatch, reason: str = "", *, large: int = 0) -> list[Store]:
+    """Let every runtime be installed, and OpenVINO serve unless there is a reason; return what is checked."""
+    checked: list[Store] = []
+    monkeypatch.setattr(choosing, "why_not", lambda *_: "")
+    monkeypatch.setattr(choosing, "why_unfit", lambda store, *_: checked.append(store) or reason)
+    monkeypatch.setattr(choosing, "LARGE", large)
+    return checked
 
 
-def slow(found: Tensor) -> Tensor:
-    time.sleep(0.2)
-    return found
+def runtimes_of(chooser: Chooser, *stores: TableStore) -> list[str]:
+    return [each.runtime for store in stores for each in stores_in(chooser.choose(store))]
 
 
-def runtime_of(chooser: Chooser, store: Store) -> str:
-    (chosen,) = stores_in(chooser.choose(store))
-    return chosen.runtime
-
-
-def test_the_fastest_is_chosen_for_all_stores_and_said_once(
+def test_a_large_table_in_bfloat16_runs_in_openvino_where_it_agrees_and_all_else_in_pytorch(
     workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pretend(monkeypatch, able=(OPENVINO,), torch=slow)
-    # The start counts as well: the corpus must be long enough.
-    monkeypatch.setattr(Measured, "seconds", lambda each, tokens, actors: tokens / each.rate)
+    half = replace(store, compute="bfloat16")
+    others = [replace(half, prompt="a "), replace(half, prompt="b ")]
+    checked = answering(monkeypatch)
     chooser = Chooser(["auto"], workspace, "cpu")
-    assert runtime_of(chooser, store) == OPENVINO
-    other = replace(store, prompt="a ")
-    assert chooser.choose(other) == replace(other, runtime=OPENVINO)
-    said = capsys.readouterr().out
-    assert (
-        said.count("the teacher's runtime is openvino") == 1 and "torch " in said and "cosine 1.00000" in said
-    )
+    assert runtimes_of(chooser, half, *others) == [OPENVINO] * 3
+    assert checked == [replace(half, runtime=OPENVINO)], "a teacher is converted once"
+    assert capsys.readouterr().err.count(" runs in OpenVINO") == 1
+    assert runtimes_of(chooser, replace(store, compute="float32")) == [TORCH]
+    # A refusal says why, and asks for nothing.
+    refused = answering(monkeypatch, "a cosine of 0.98")
+    assert runtimes_of(Chooser(["auto"], workspace, "cpu"), half, *others) == [TORCH] * 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert len(refused) == 1 and line.endswith("runs in PyTorch, not in OpenVINO: a cosine of 0.98")
+
+
+def test_a_teacher_is_not_converted_for_little_or_for_what_is_not_made(
+    workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    half = replace(store, compute="bfloat16")
+    checked = answering(monkeypatch)
+    chooser = Chooser(["auto"], workspace, "cpu")
+    assert chooser.choose(half, made=False) == half
+    assert chooser.choose(half) == half, "an answer that was given stays"
+    assert Chooser(["auto"], workspace, "cpu", measures=False).choose(half) == half
+    monkeypatch.setattr(choosing, "available_memory", lambda: 1000)
+    assert Chooser(["auto"], workspace, "cpu").choose(half) == half
+    assert "GB of memory" in capsys.readouterr().err
+    answering(monkeypatch, large=10**6)
+    assert Chooser(["auto"], workspace, "cpu").choose(half) == half and not checked
 
 
 def test_each_of_several_teachers_gets_a_runtime_of_its_own(
     workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pretend(monkeypatch, able=(OPENVINO, ONNX))
+    answering(monkeypatch)
     assert isinstance(store.teacher, Model)
-    best = {384: OPENVINO, 7: TORCH, 8: ONNX}
-    monkeypatch.setattr(choosing, "fastest", lambda each, *_, **__: best[each.teacher.dimension or 384])
-    teachers = [store.teacher, *(replace(store.teacher, dimension=kept) for kept in (7, 8))]
-    stores = tuple(replace(store, teacher=teacher) for teacher in teachers)
-    joined = StoreEnsemble(store.texts, stores, (0.5, 0.3, 0.2))
-    chooser = Chooser(["auto", "auto", TORCH], workspace, "cpu")
-    chosen = chooser.choose(joined)
-    assert isinstance(chosen, StoreEnsemble) and chosen.weights == (0.5, 0.3, 0.2)
-    assert [each.runtime for each in chosen.members] == [OPENVINO, TORCH, TORCH]
-    # Further texts of a teacher take its runtime, and not that of its neighbour.
-    monkeypatch.setattr(choosing, "fastest", never)
-    further = replace(joined, members=tuple(replace(each, prompt="a ") for each in stores))
-    assert [each.runtime for each in stores_in(chooser.choose(further))] == [OPENVINO, TORCH, TORCH]
-
-
-def test_what_starts_slowly_is_not_chosen_for_a_small_corpus() -> None:
-    quick, ready = Measured(OPENVINO, 20, 2000, 1), Measured(TORCH, 2, 1000, 1)
-    assert quick.seconds(10_000, 1) == 25 > ready.seconds(10_000, 1) == 12
-    assert quick.seconds(1e6, 1) < ready.seconds(1e6, 1)
-    # Twice as many processes, half of the work each.
-    assert quick.seconds(40_000, 2) == 30 > ready.seconds(40_000, 2) == 22
-
-
-def test_a_runtime_is_tried_only_where_it_can_pay(
-    workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pretend(monkeypatch, able=(OPENVINO,), torch=slow)
-    monkeypatch.setattr(choosing, "_START", dict.fromkeys(RUNTIMES, 1e3))
-    tried: list[str] = []
-    monkeypatch.setattr(choosing._Bench, "_try", lambda self, runtime: tried.append(runtime))
-    assert fastest(store, workspace, "cpu", actors=1, threads=1) == TORCH and not tried
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [(lambda found: found.roll(1, dims=1), "must have a cosine of at least"), (None, "no such operation")],
-)
-def test_a_runtime_that_cannot_serve_is_named_and_left_out(
-    change: Any,
-    reason: str,
-    workspace: Workspace,
-    store: Store,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def fail(found: Tensor) -> Tensor:
-        raise RuntimeError("no such operation\nin a graph")
-
-    pretend(monkeypatch, able=(OPENVINO,), torch=slow, openvino=change or fail)
-    assert fastest(store, workspace, "cpu", actors=1, threads=1) == TORCH
-    (line,) = capsys.readouterr().out.splitlines()
-    assert "openvino does not run this teacher" in line and reason in line
-
-
-def never(*_: object, **__: object) -> str:
-    raise AssertionError("nothing must be measured")
+    teachers = [store.teacher, replace(store.teacher, dimension=7)]
+    stores = tuple(replace(store, teacher=teacher, compute="bfloat16") for teacher in teachers)
+    joined = StoreEnsemble(store.texts, stores, (0.7, 0.3))
+    chosen = Chooser([TORCH, "auto"], workspace, "cpu").choose(joined)
+    assert isinstance(chosen, StoreEnsemble) and chosen.weights == (0.7, 0.3)
+    assert [each.runtime for each in chosen.members] == [TORCH, OPENVINO]
 
 
 def test_vectors_that_exist_are_taken_whatever_computed_them(
     workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pretend(monkeypatch, able=())
-    monkeypatch.setattr(choosing, "fastest", never)
-    made = replace(store, runtime=OPENVINO)
-    workspace.path(made).mkdir(parents=True)
-    write_manifest(workspace.path(made), {"shards": []})
-    other = replace(store, prompt="query: ")
-    made_too = replace(other, runtime=OPENVINO)
-    workspace.path(made_too).mkdir(parents=True)
-    write_manifest(workspace.path(made_too), {"shards": []})
-    chooser = Chooser(["auto"], workspace, "cpu")
-    assert (chooser.choose(store), chooser.choose(other)) == (made, made_too)
-    said = capsys.readouterr().out
-    assert said.count("taking the vectors that exist, computed by openvino") == 1, "once for all of a teacher"
-    # Of another precision they are other vectors.
-    with pytest.raises(AssertionError, match="nothing must be measured"):
-        Chooser(["auto"], workspace, "cpu").choose(replace(store, compute="bfloat16"))
-    # Who asks for a runtime by name gets it.
-    assert Chooser([TORCH], workspace, "cpu").choose(store) == store
-
-
-def test_a_half_made_store_goes_on_in_its_runtime(
-    workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pretend(monkeypatch, able=(ONNX,))
-    monkeypatch.setattr(choosing, "fastest", never)
-    begun = replace(store, runtime=ONNX)
-    workspace.path(begun).mkdir(parents=True)
+    finished, begun = replace(store, runtime=OPENVINO), replace(store, prompt="query: ", runtime=ONNX)
+    for each in (finished, begun):
+        workspace.path(each).mkdir(parents=True)
+    write_manifest(workspace.path(finished), {"shards": []})
     (workspace.path(begun) / "part-00000.arrow").write_bytes(b"")
     chooser = Chooser(["auto"], workspace, "cpu")
-    assert chooser.choose(store) == begun
-    assert "1 shards are there, computed by onnx, which goes on" in capsys.readouterr().out
-    # What is still to come takes the same.
-    assert runtime_of(chooser, replace(store, prompt="a ")) == ONNX
-    pretend(monkeypatch, able=())
-    monkeypatch.setattr(choosing, "fastest", lambda *_, **__: TORCH)
-    assert Chooser(["auto"], workspace, "cpu").choose(store) == store
-    assert "cannot go on: not here" in capsys.readouterr().out
-
-
-def test_nothing_is_measured_for_little_or_for_what_is_not_made(
-    workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pretend(monkeypatch, able=(OPENVINO,))
-    monkeypatch.setattr(choosing, "fastest", never)
-    assert Chooser(["auto"], workspace, "cpu").choose(store, made=False) == store
-    assert Chooser(["auto"], workspace, "cpu", measures=False).choose(store) == store
-    monkeypatch.setattr(choosing, "_LEAST", {"cpu": 1e13})
-    chooser = Chooser(["auto"], workspace, "cpu")
-    assert chooser.choose(store) == store
-    # An answer that was given stays, whatever is found out later.
-    monkeypatch.setattr(choosing, "_LEAST", {"cpu": 0.0})
-    assert chooser.choose(store) == store
-
-
-def test_the_work_of_a_token(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(
-        '{"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1536}'
-    )
-    assert choosing._weights_per_token(tmp_path) == 6 * 12 * 384**2
-
-
-def test_memory_that_is_missing_leaves_pytorch(
-    workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pretend(monkeypatch, able=(OPENVINO,))
-    monkeypatch.setattr(choosing, "available_memory", lambda: 1000)
-    assert isinstance(store.teacher, Model)
-    assert fastest(store, workspace, "cpu", actors=1, threads=1) == TORCH
-    assert "GB of memory" in capsys.readouterr().out
+    assert runtimes_of(chooser, store, replace(begun, runtime=TORCH)) == [OPENVINO, ONNX]
+    said = capsys.readouterr().err
+    assert said.count("taking the vectors that exist, computed by openvino") == 1
+    # Of another precision they are other vectors; and who asks for a runtime by name gets it.
+    monkeypatch.setattr(choosing, "why_not", lambda *_: "not here")
+    assert runtimes_of(Chooser(["auto"], workspace, "cpu"), replace(store, compute="bfloat16")) == [TORCH]
+    assert Chooser([TORCH], workspace, "cpu").choose(store) == store
+    # A half-made store does not go on where its runtime cannot run.
+    assert runtimes_of(Chooser(["auto"], workspace, "cpu"), replace(begun, runtime=TORCH)) == [TORCH]
 
 
 def test_a_pooling_without_the_prompt_stays_with_pytorch(
-    workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pretend(monkeypatch, able=(OPENVINO,))
-    monkeypatch.setattr(choosing, "fastest", lambda *_, **__: OPENVINO)
+    answering(monkeypatch)
     monkeypatch.setattr(runtimes, "pools_prompt", lambda model: False)
-    chooser, prompted = Chooser(["auto"], workspace, "cpu"), replace(store, prompt="query: ")
-    assert [runtime_of(chooser, each) for each in (store, prompted)] == [OPENVINO, TORCH]
-    assert "is computed by torch: the teacher's pooling leaves" in capsys.readouterr().out
+    half = replace(store, compute="bfloat16")
+    prompted = replace(half, prompt="query: ")
+    assert runtimes_of(Chooser(["auto"], workspace, "cpu"), half, prompted) == [OPENVINO, TORCH]
     monkeypatch.setattr(choosing, "require_runtime", lambda *_: None)
     with pytest.raises(BadInput, match="--teacher-runtime torch"):
         Chooser([OPENVINO], workspace, "cpu").choose(prompted)

@@ -103,7 +103,7 @@ def test_an_imported_store_has_the_bytes_of_the_native_one(
     seen: list[tuple[int, int]] = []
     capsys.readouterr()
     build_store(workspace, imported, local=True, progress=lambda done, total: seen.append((done, total)))
-    assert "45 vectors read, 1 of other texts" in capsys.readouterr().out
+    assert "45 vectors read, 1 of other texts" in capsys.readouterr().err
     assert seen == [(10, 44), (20, 44), (30, 44), (40, 44), (44, 44)]
     assert verify_store(workspace.path(imported)) == []
     assert not list(workspace.path(imported).glob(".*"))
@@ -339,7 +339,7 @@ def test_the_same_vector_twice_counts_once(
     pq.write_table(table(["a"], np.array([[0.999999, 2e-3]], np.float32)), tmp_path / "2.parquet")
     store = Store(texts, find_vectors(str(tmp_path / "?.parquet")))
     build_store(workspace, store, local=True)
-    assert "5 vectors read, 0 of other texts, 3 repeated" in capsys.readouterr().out
+    assert "5 vectors read, 0 of other texts, 3 repeated" in capsys.readouterr().err
     assert open_store(workspace, store).gather(np.arange(3)).tolist() == [[1, 0], [0, 1], [1, 0]]
 
 

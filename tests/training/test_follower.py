@@ -88,20 +88,20 @@ def test_a_line_after_a_silence(
     clock[0] += 19
     following.tell()
     following.heard("trial 4")
-    assert not capsys.readouterr().out, "something was printed 19 s ago"
+    assert not capsys.readouterr().err, "something was printed 19 s ago"
     clock[0] += 2
     following.tell()
-    assert capsys.readouterr().out == f"  trial 3: 0 of {total:,} examples\n"
+    assert capsys.readouterr().err == f"  trial 3: 0 of {total:,} examples\n"
     made(workspace, distil, 2)
     following.leave("trial 4")
     clock[0] += 16
     following.tell()
-    assert not capsys.readouterr().out
+    assert not capsys.readouterr().err
     clock[0] += 16
     following.tell()
     seen = 2 * distil.batch_size
     left = duration((total - seen) / (seen / 32))
-    assert capsys.readouterr().out == f"  trial 3: {seen} of {total:,} examples, 1 examples/s, {left} left\n"
+    assert capsys.readouterr().err == f"  trial 3: {seen} of {total:,} examples, 1 examples/s, {left} left\n"
 
 
 def test_the_rate_is_that_of_the_log_however_seldom_it_has_lines(
@@ -125,7 +125,7 @@ def test_the_rate_is_that_of_the_log_however_seldom_it_has_lines(
         if second % 65 == 0:
             made(workspace, stage, 400 + 4 * second)
         following.tell()
-        if line := capsys.readouterr().out:
+        if line := capsys.readouterr().err:
             rates.append(line.partition(" examples, ")[2].partition(" examples/s")[0])
     assert rates == [""] * 3 + [str(4 * stage.batch_size)] * 27
 
@@ -153,7 +153,7 @@ def test_a_plan_alone_has_a_bar_on_a_terminal(
         clock[0] += 1.5
         following.tell()
     assert len(drawn) == 4, "two bars would take turns: the next looks are 20 s apart"
-    assert not capsys.readouterr().out
+    assert not capsys.readouterr().err
 
 
 def test_what_stands_still_has_no_estimate(
@@ -167,14 +167,14 @@ def test_what_stands_still_has_no_estimate(
         made(workspace, distil, min(turn, 1) + 1)
         clock[0] += 20
         following.tell()
-        lines.append(capsys.readouterr().out)
+        lines.append(capsys.readouterr().err)
     assert "no news" not in lines[6] and "left" in lines[1]
     seen, total = 2 * distil.batch_size, plan.examples_in_all
     assert lines[7] == f"  trial 3: {seen} of {total:,} examples, no news for {duration(120)}\n"
     made(workspace, distil, 3)
     clock[0] += 20
     following.tell()
-    assert "no news" not in capsys.readouterr().out, "it goes on"
+    assert "no news" not in capsys.readouterr().err, "it goes on"
 
 
 def test_what_waits_beside_others_has_lines_only_while_it_advances(
@@ -186,23 +186,23 @@ def test_what_waits_beside_others_has_lines_only_while_it_advances(
     following.follow("baseline", plan, beside=True)
     clock[0] += 30
     following.tell()
-    assert not capsys.readouterr().out, "it may wait for others"
+    assert not capsys.readouterr().err, "it may wait for others"
     made(workspace, distil, 2)
     clock[0] += 30
     following.tell()
-    assert capsys.readouterr().out.startswith(f"  baseline: {2 * distil.batch_size} of {total:,} examples")
+    assert capsys.readouterr().err.startswith(f"  baseline: {2 * distil.batch_size} of {total:,} examples")
     clock[0] += 30
     following.tell()
-    assert not capsys.readouterr().out, "it may have diverged"
+    assert not capsys.readouterr().err, "it may have diverged"
     write_manifest(workspace.path(distil), {})
     made(workspace, finetune, finetune.steps)
     clock[0] += 30
     following.tell()
-    assert capsys.readouterr().out == f"  baseline: all {total:,} examples seen, evaluating\n"
+    assert capsys.readouterr().err == f"  baseline: all {total:,} examples seen, evaluating\n"
     write_manifest(workspace.path(finetune), {})
     clock[0] += 30
     following.tell()
-    assert not capsys.readouterr().out, "it is finished"
+    assert not capsys.readouterr().err, "it is finished"
 
 
 def test_ranks_that_wait_for_room(
@@ -218,7 +218,7 @@ def test_ranks_that_wait_for_room(
             mailbox.note_wait(wait)
         clock[0] += 20
         following.tell()
-        return str(capsys.readouterr().out)
+        return str(capsys.readouterr().err)
 
     progress = f"  trial 3: 0 of {plan.examples_in_all:,} examples\n"
     assert said(Wait(room, began, began + 5)) == progress, "what has ended before a line is not told"
@@ -241,12 +241,12 @@ def test_it_watches_until_the_block_ends(
     with PlanFollower(workspace, every_s=0.02) as following:
         following.follow("mse", plan)
         deadline = time.monotonic() + 20
-        while not (printed := capsys.readouterr().out) and time.monotonic() < deadline:
+        while not (printed := capsys.readouterr().err) and time.monotonic() < deadline:
             time.sleep(0.02)
     assert printed.startswith(f"  mse: 0 of {plan.examples_in_all:,} examples")
     capsys.readouterr()
     time.sleep(0.1)
-    assert not capsys.readouterr().out
+    assert not capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_all_nodes_make_the_bytes_that_one_process_makes(
     large, small = tables
     assert workspace.finished(large)
     assert not workspace.finished(small), "which is left to the stage that reads it"
-    assert "tokenising large: 160 of 160 texts" in capsys.readouterr().out
+    assert "tokenising large: 160 of 160 texts" in capsys.readouterr().err
     alone = Workspace(tmp_path / "alone")
     texts_of_uneven_shards(alone, "large")
     build_tokens(alone, large)

@@ -539,7 +539,7 @@ def test_ranks_without_room_say_what_they_wait_for(
 
     def until_said(words: str) -> None:
         deadline, said = time.monotonic() + 60, ""
-        while words not in (said := said + capsys.readouterr().out):
+        while words not in (said := said + capsys.readouterr().err):
             assert time.monotonic() < deadline, said
             time.sleep(0.1)
 

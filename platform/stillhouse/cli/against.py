@@ -4,7 +4,7 @@ from argparse import Namespace
 from dataclasses import asdict
 from typing import Any
 
-from stillhouse.core.console import say
+from stillhouse.core.console import say, show
 from stillhouse.core.errors import require
 from stillhouse.evaluation.items import FiguresAndItems, Measured
 from stillhouse.evaluation.paired import Paired, compare_figures
@@ -69,10 +69,10 @@ def show_against(
     header = ["set", "figure", "model", "other", "difference"]
     header += ["95 % interval", "p", "p (Holm)", "share"] if tested else []
     cells = [[set_, kind, *_written(one, digits)][: len(header)] for set_, kind, one in ones]
-    say()
-    say(f"{name}: {titles[0]} against {titles[1]}")
+    show()
+    show(f"{name}: {titles[0]} against {titles[1]}")
     for line in aligned(header, cells, left={0, 1}):
-        say(line)
+        show(line)
     drawn = sorted({one.resamples for _, _, one in ones if one.resamples})
     if drawn:
         counts = " and ".join(f"{count:,}" for count in drawn)

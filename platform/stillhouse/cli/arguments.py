@@ -1,7 +1,9 @@
 """Arguments that several commands share. Nothing heavy is imported: `--help` answers at once."""
 
+import dataclasses
 import math
 import re
+import sys
 from argparse import (
     SUPPRESS,
     ArgumentParser,
@@ -17,6 +19,7 @@ from typing import Any, NoReturn
 
 from stillhouse.core.errors import BadInput, nearest
 from stillhouse.core.integrity import COMPARING
+from stillhouse.core.other_words import in_our_words
 from stillhouse.experiments.fields import Field, fields
 
 Commands = "_SubParsersAction[ArgumentParser]"
@@ -114,35 +117,71 @@ class CommandParser(ArgumentParser):
         Raises:
             BadInput: A mistake.
         """
-        options, rest = self.parse_known_args(args, namespace)
+        given = sys.argv[1:] if args is None else list(map(str, args))
+        options, rest = self.parse_known_args(self._command_first(given), namespace)
         if rest:
-            chosen = self._chosen(getattr(options, "command", ""))
-            flags = [each for action in chosen._actions for each in action.option_strings]
-            raise BadInput(f"{_unknown(rest[0], flags)}{chosen._help()}")
+            name = getattr(options, "command", "")
+            chosen = self._commands().get(name, self)
+            method = getattr(options, "method", None)
+            told = self._read_elsewhere(rest[0], name) or _unknown(rest[0], chosen._flags(), method)
+            raise BadInput(f"{told}{chosen._help()}")
         return options
 
-    def _chosen(self, command: str) -> "CommandParser":
-        for action in self._actions:
-            if isinstance(action, _SubParsersAction) and command in action.choices:
-                found = action.choices[command]
-                assert isinstance(found, CommandParser)
-                return found
-        return self
+    def _command_first(self, given: list[str]) -> list[str]:
+        """Move the options that stand before the command behind it."""
+        commands = self._commands()
+        if not given or not given[0].startswith("-") or given[0] in self._flags():
+            return given
+        for at, word in enumerate(given[1:], 1):
+            if word in commands and not commands[word]._takes_a_value(given[at - 1]):
+                return [word, *given[:at], *given[at + 1 :]]
+        return given
+
+    def _takes_a_value(self, word: str) -> bool:
+        return any(word in each.option_strings and each.nargs != 0 for each in self._actions)
+
+    def _flags(self) -> list[str]:
+        return [each for action in self._actions for each in action.option_strings]
+
+    def _commands(self) -> dict[str, "CommandParser"]:
+        """The commands by name; a command has none."""
+        found = [action.choices for action in self._actions if isinstance(action, _SubParsersAction)]
+        return dict(found[0]) if found else {}
+
+    def _read_elsewhere(self, word: str, command: str) -> str:
+        """Say which commands read a flag that this one does not; empty if none does."""
+        flag = word.partition("=")[0]
+        readers = [name for name, other in self._commands().items() if flag in other._flags()]
+        if not flag.startswith("--") or not readers:
+            return ""
+        where = f"it goes with {', '.join(readers)}"
+        return f"unknown flag {flag!r} of `{command}`, which does not read it: {where}."
 
     def _help(self) -> str:
         return f" See `{self.prog} --help`."
 
 
-def _unknown(given: str, flags: Iterable[str]) -> str:
-    """Say that an argument is not known, and which flags are near."""
+def _unknown(given: str, flags: Iterable[str], method: str | None) -> str:
+    """Say that an argument is not known, and which flags are near, or what is meant by it."""
     if not given.startswith("-"):
         dash = given.startswith(("\N{EN DASH}", "\N{EM DASH}", "\N{MINUS SIGN}"))
         hint = " Write two hyphens before a flag, not a dash." if dash else " Leave it out, or quote blanks."
         return f"the command line must not have the further argument {given!r}.{hint}"
     name = given.partition("=")[0]
+    if in_our_words(name):
+        return f"unknown flag {name!r}. {in_our_words(name, _hyper_parameters(method))}"
     near = get_close_matches(name, sorted(flags), n=3, cutoff=0.7)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     return f"unknown flag {name!r}.{hint} A field or hyper-parameter without a flag is given by --set."
+
+
+def _hyper_parameters(method: str | None) -> list[str]:
+    """The names of a method's hyper-parameters; none of one that is not known."""
+    from stillhouse.methods import known_methods, load_method
+
+    if method not in known_methods():
+        return []
+    return [field.name for field in dataclasses.fields(load_method(method).HyperParameters)]
 
 
 def new_command(
@@ -254,10 +293,34 @@ def shown_default(field: Field) -> str:
     )
 
 
-def add_where(command: ArgumentParser) -> None:
-    """Add the cluster, workers and device, and what `add_common` adds."""
+def add_where(command: ArgumentParser, *, trains: bool = False, embeds: bool = True) -> None:
+    """Add the cluster and the device, and what `add_common` adds.
+
+    Args:
+        command: The command.
+        trains: Whether it has training processes.
+        embeds: Whether it has teacher actors.
+    """
     group = command.add_argument_group("where it runs")
     group.add_argument("--address", help="address of a Ray cluster; default: the job's, else a local one")
+    if trains:
+        _add_workers(group)
+    if embeds:
+        group.add_argument(
+            "--actors", type=int, default=0, metavar="N", help="teacher actors; default: what fits"
+        )
+    group.add_argument(
+        "--wait-for-nodes",
+        type=number,
+        default=None,
+        metavar="SECONDS",
+        help="for nodes with room for a run (900 with an autoscaler, else 20)",
+    )
+    group.add_argument("--device", default="auto", metavar="NAME", help="auto (default), cpu, cuda or mps")
+    add_common(command, remote=True)
+
+
+def _add_workers(group: Any) -> None:
     group.add_argument("--workers", type=int, default=1, metavar="N", help="training processes per run (1)")
     group.add_argument(
         "--cpus-per-worker",
@@ -273,22 +336,16 @@ def add_where(command: ArgumentParser) -> None:
         metavar="X",
         help="GPUs of each; default: 1 where there are GPUs",
     )
-    group.add_argument(
-        "--actors", type=int, default=0, metavar="N", help="teacher actors; default: what fits"
-    )
-    group.add_argument(
-        "--wait-for-nodes",
-        type=number,
-        default=None,
-        metavar="SECONDS",
-        help="for nodes with room for a run (900 with an autoscaler, else 20)",
-    )
-    group.add_argument("--device", default="auto", metavar="NAME", help="auto (default), cpu, cuda or mps")
-    add_common(command)
 
 
-def add_common(command: ArgumentParser) -> None:
-    """Add the workspace, the results' file, and how much is printed."""
+def add_common(command: ArgumentParser, *, remote: bool = False, results: bool = True) -> None:
+    """Add the workspace, the results' file, and how much is printed.
+
+    Args:
+        command: The command.
+        remote: Whether it reads or writes a workspace that nodes share.
+        results: Whether it has results for a file.
+    """
     group = command.add_argument_group("output")
     group.add_argument(
         "--root",
@@ -297,18 +354,22 @@ def add_common(command: ArgumentParser) -> None:
         help="workspace; default: $STILLHOUSE_ROOT, else ./runs (checked as --verify says)",
     )
     group.add_argument("--verify", choices=COMPARING, help=SUPPRESS)  # For the line of --root, as below.
-    group.add_argument(
-        "--remote",
-        metavar="URL",
-        help="kept there for all nodes: s3://…, gs://…, az://…, a folder; here at most --cache-gb X",
-    )
-    group.add_argument(
-        "--cache-gb",
-        type=number,
-        metavar="X",
-        help=SUPPRESS,  # The line of --remote names it, so that the help fits on a screen.
-    )
-    group.add_argument("--json", type=Path, metavar="FILE", help="also write the results there as JSON")
+    if remote:
+        group.add_argument(
+            "--remote",
+            metavar="URL",
+            help="kept there for all nodes: s3://…, gs://…, az://…, a folder; here at most --cache-gb X",
+        )
+        group.add_argument(
+            "--cache-gb",
+            type=number,
+            metavar="X",
+            help=SUPPRESS,  # The line of --remote names it, so that the help fits on a screen.
+        )
+    if results:
+        group.add_argument(
+            "--json", type=Path, metavar="FILE", help="also write the results as JSON; - for standard output"
+        )
     group.add_argument("-v", "--verbose", action="store_true", help="show the output of the libraries")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from stillhouse.cli.arguments import add_common, new_command
 from stillhouse.cli.options import root_of
 from stillhouse.cli.run import quietly, write_results
-from stillhouse.core.console import say
+from stillhouse.core.console import show
 
 
 def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
@@ -50,9 +50,9 @@ def run(options: Namespace) -> int:
         report = compare(comparison, root, tracking_uri(root))
     table, page = report.pop("table"), report.pop("page")
     for line in table:
-        say(line)
-    say(f"written: {', '.join(report['files'])} in {report['folder']}")
+        show(line)
+    show(f"written: {', '.join(report['files'])} in {report['folder']}")
     if page:
-        say(f"the sweeps side by side in MLflow: {page}")
+        show(f"the sweeps side by side in MLflow: {page}")
     write_results(options, report)
     return 0

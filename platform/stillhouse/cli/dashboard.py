@@ -7,7 +7,7 @@ from typing import Any
 from stillhouse.cli.arguments import add_common, new_command
 from stillhouse.cli.options import root_of
 from stillhouse.core.artifacts import check_name
-from stillhouse.core.console import say
+from stillhouse.core.console import show
 from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.core.notes import SWEEPS
 
@@ -26,7 +26,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
     command.add_argument(
         "--port", type=int, default=8080, help="port on 127.0.0.1 (default 8080; 0: a free one)"
     )
-    add_common(command)
+    add_common(command, results=False)
     return command
 
 
@@ -35,7 +35,7 @@ def run(options: Namespace) -> int:
     require(0 <= options.port <= 65535, "--port must be a number from 0 to 65535", port=options.port)
     check_name(options.sweep, "a sweep")
     server = dashboard_server(root_of(options), options.sweep, options.port)
-    say(f"sweep {options.sweep}: http://{_HOST}:{server.server_port} (Ctrl-C ends it)")
+    show(f"sweep {options.sweep}: http://{_HOST}:{server.server_port} (Ctrl-C ends it)")
     with server:
         try:
             server.serve_forever()

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from stillhouse.cli.arguments import add_experiment, add_file, add_local, add_method, add_where, new_command
 from stillhouse.cli.options import device_of, remote_of, root_of
 from stillhouse.cli.run import write_results
-from stillhouse.core.console import say
+from stillhouse.core.console import show
 from stillhouse.preflight.finding import LEVELS, has_errors
 from stillhouse.sweeps.session import session
 
@@ -25,7 +25,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
     add_local(command)  # As it always does: the arguments of `train` serve as they are.
     add_file(command)
     add_experiment(command, method=True)
-    add_where(command)
+    add_where(command, trains=True)
     command.set_defaults(local=True)
     return command
 
@@ -51,7 +51,7 @@ def run(options: Namespace) -> int:
     with where as (workspace, device):
         for training in trainings:
             if training.name:
-                say(f"variant {training.name}")
+                show(f"variant {training.name}")
             findings = examine(
                 training.method,
                 training.hp,
@@ -61,11 +61,11 @@ def run(options: Namespace) -> int:
                 workers=options.workers,
             )
             for finding in findings:
-                say(str(finding))
+                show(str(finding))
             named = {"variant": training.name} if training.name else {}
             reports += [{**named, **asdict(finding)} for finding in findings]
             every += findings
     counts = {level: sum(finding.level == level for finding in every) for level in LEVELS}
-    say(", ".join(f"{count} {level}{'' if count == 1 else 's'}" for level, count in counts.items()))
+    show(", ".join(f"{count} {level}{'' if count == 1 else 's'}" for level, count in counts.items()))
     write_results(options, reports)
     return int(has_errors(every))

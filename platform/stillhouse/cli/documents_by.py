@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.console import say
+from stillhouse.core.console import say, show
 from stillhouse.core.errors import require
 from stillhouse.evaluation.asymmetric import (
     AsymmetricEncoder,
@@ -84,7 +84,7 @@ class DocumentsByTeacher:
             if (found in own.items or not own.items) and found not in benchmark.baselines
         }
         self.found[name] = beside(theirs.figures, own.figures, ours.figures, names)
-        show(name, self.found[name], self.source.title, model.title, benchmark.digits)
+        show_beside(name, self.found[name], self.source.title, model.title, benchmark.digits)
 
     def _measured(self, benchmark: Benchmark, queries: FiniteEncoder) -> Measured:
         both = FiniteEncoder(AsymmetricEncoder(queries, self.documents), self.teacher.identity)
@@ -125,7 +125,7 @@ def check_searches(prepared: Mapping[str, Benchmark]) -> None:
     )
 
 
-def show(
+def show_beside(
     name: str, found: Mapping[str, Mapping[str, Beside]], teacher: str, student: str, digits: int
 ) -> None:
     """Print one line per figure: teacher, student alone with its share, and with the teacher's documents."""
@@ -143,10 +143,10 @@ def show(
         for found_in, figures in found.items()
         for figure, one in figures.items()
     ]
-    say()
-    say(f"{name}: documents by {teacher}, queries by {student} (asymmetric); kept is the teacher's share")
+    show()
+    show(f"{name}: documents by {teacher}, queries by {student} (asymmetric); kept is the teacher's share")
     for line in aligned(header, cells, left={0, 1}):
-        say(line)
+        show(line)
 
 
 def report_of(source: Source, found: Mapping[str, Mapping[str, Mapping[str, Beside]]]) -> dict[str, Any]:

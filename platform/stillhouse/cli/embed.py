@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.cli.arguments import add_experiment, add_file, add_local, add_scale, add_where, new_command
 from stillhouse.cli.options import embedding_of, experiment_from, require_corpus
 from stillhouse.cli.run import on_ray, write_results
-from stillhouse.core.console import say
+from stillhouse.core.console import show
 
 if TYPE_CHECKING:
     from stillhouse.experiments.experiment import Experiment
@@ -40,11 +40,11 @@ def run(options: Namespace) -> int:
         embedding = embedding_of(options, device, local=options.local)
         for variant, experiment in experiments.items():
             if variant:
-                say(f"variant {variant}")
+                show(f"variant {variant}")
             prepared = prepare(experiment, workspace, embedding, refresh=options.refresh)
             facts[variant] = prepared.facts
             for name, value in prepared.facts.items():
-                say(f"  {name}: {value}")
+                show(f"  {name}: {value}")
     write_results(options, facts if len(facts) > 1 else next(iter(facts.values())))
     return 0
 

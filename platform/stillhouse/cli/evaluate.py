@@ -57,7 +57,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         text = f"{flag.suite}: {flag.arguments['help']}"
         group.add_argument(flag.option, dest=flag.name, **{**flag.arguments, "help": text})
     add_experiment(command)
-    add_where(command)
+    add_where(command, embeds=False)
     return command
 
 

@@ -4,11 +4,11 @@ from argparse import Namespace
 from typing import Any
 
 from stillhouse.cli.against import compare_suites, models_of, results_against
-from stillhouse.cli.documents_by import report_of, show
+from stillhouse.cli.documents_by import report_of, show_beside
 from stillhouse.cli.options import embedding_of, experiment_from
 from stillhouse.cli.run import on_ray, write_results
 from stillhouse.cli.suites import refuse_suite_flags
-from stillhouse.core.console import say
+from stillhouse.core.console import say, show
 from stillhouse.core.errors import BadInput
 from stillhouse.sweeps.begun import teacher_in_sweep
 from stillhouse.sweeps.measuring import measure_models
@@ -34,18 +34,19 @@ def evaluate_experiment(options: Namespace) -> None:
             refresh=options.refresh,
         )
     split, model = found.split, found.sources[0]
-    report: dict[str, Any] = {"model": options.model, "split": split}
-    say(f"model: {model.title}")
+    report: dict[str, Any] = {"model": options.model, "title": model.title, "split": split}
+    report["data"] = dict(found.facts)
+    show(f"model: {model.title}")
     teacher = teacher_in_sweep(options.begun, experiment, final=options.final) if options.begun else {}
     known = {name: value for name, value in found.figures.items() if teacher.get(name, 0) > 0}
     shares = {name: value / teacher[name] for name, value in known.items()}
     for name, value in found.figures.items():
         kept = f"   teacher {teacher[name]:.4f}, kept {shares[name]:.1%}" if name in shares else ""
-        say(f"  {name:<36} {value:.4f}{kept}")
+        show(f"  {name:<36} {value:.4f}{kept}")
     if teacher:
         report |= {"teacher": teacher, "kept": shares}
     if (by := found.documents_by) is not None:
-        show(split, {split: by.figures}, by.source.title, model.title, digits=4)
+        show_beside(split, {split: by.figures}, by.source.title, model.title, digits=4)
         for label, made in by.embedded.items():
             say(f"documents of {label}: {'embedded once, now' if made else 'found in the workspace'}")
         report["documents_by"] = report_of(by.source, {split: {split: by.figures}})

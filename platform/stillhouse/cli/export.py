@@ -7,7 +7,7 @@ from stillhouse.cli.arguments import add_common, new_command
 from stillhouse.cli.options import remote_of, root_of
 from stillhouse.cli.run import quietly, write_results
 from stillhouse.core.artifacts import check_no_url
-from stillhouse.core.console import say
+from stillhouse.core.console import show
 from stillhouse.core.errors import require
 from stillhouse.sweeps.session import opened_workspace
 
@@ -44,7 +44,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         help="further stages or sweeps, whose students are of the same kind and began with the same weights, "
         "such as other seeds: the mean of the weights is exported",
     )
-    add_common(command)
+    add_common(command, remote=True)
     return command
 
 
@@ -72,20 +72,20 @@ def run(options: Namespace) -> int:
         with quietly(options):
             formats = formats_of(stage) | dict.fromkeys(SCORE_FORMS, why_no_scores(stage))
         for form, reason in formats.items():
-            say(f"  {form:<22} {f'no: {reason}' if reason else 'yes'}")
+            show(f"  {form:<22} {f'no: {reason}' if reason else 'yes'}")
         write_results(options, {"formats": formats})
         return 0
     require(options.folder is not None, "an export is given a folder", remedy="Say where to write.")
     if options.format in SCORE_FORMS:
         rows = export_scores(stage, options.folder, options.format)
-        say(f"exported: {options.folder} ({options.format}, {rows:,} rows)")
+        show(f"exported: {options.folder} ({options.format}, {rows:,} rows)")
         found = {"format": options.format, "file": str(options.folder), "stage": str(stage), "rows": rows}
         write_results(options, found)
         return 0
     with quietly(options):
         cosine = export_stage(stage, options.folder, form=options.format, soup=soup)
     megabytes = sum(file.stat().st_size for file in options.folder.rglob("*") if file.is_file()) / 1e6
-    say(
+    show(
         f"exported: {options.folder} ({options.format}, {megabytes:.1f} MB, "
         f"lowest cosine to the trained student {cosine:.7f})"
     )

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from stillhouse.cli.arguments import FLAGS, add_common, new_command
 from stillhouse.cli.run import write_results
-from stillhouse.core.console import say
+from stillhouse.core.console import show
 from stillhouse.core.errors import BadInput
 from stillhouse.experiments.fields import fields, near_fields
 
@@ -38,7 +38,7 @@ def run(options: Namespace) -> int:
     for field, row in zip(found, rows, strict=True):
         flag = f" [--{flags[field.path].replace('_', '-')}]" if field.path in flags else ""
         start = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
-        say(f"{start}  {field.text.replace('``', '')}{flag}")
+        show(f"{start}  {field.text.replace('``', '')}{flag}")
     write_results(options, [asdict(field) for field in found])
     return 0
 

@@ -30,14 +30,14 @@ from stillhouse.cli import (
 )
 from stillhouse.cli.arguments import CommandParser
 from stillhouse.cli.options import follow_sweep
-from stillhouse.cli.run import check_json
 from stillhouse.core.artifacts import default_root
-from stillhouse.core.console import log_failure, log_in, private_environment, say, warn
+from stillhouse.core.console import log_failure, log_in, private_environment, results_aside, show, warn
 from stillhouse.core.errors import Hindered, mistake_in
 from stillhouse.core.integrity import VERIFY
 from stillhouse.core.machine import variables_set
 from stillhouse.core.redaction import remembering
 from stillhouse.core.signals import lost_threads_end, sigterm_interrupts
+from stillhouse.core.user_files import STDOUT, check_writable
 
 COMMANDS = (
     sweep,
@@ -90,11 +90,17 @@ def _run(arguments: Sequence[str] | None) -> int:
     """Run one command, and say what went wrong."""
     options = Namespace(root=None, verbose=False)
     try:
-        options = parser().parse_args(arguments)
-        check_json(options.json)
+        options = parser().parse_args(arguments, Namespace())
+        if getattr(options, "json", None) is not None:
+            check_writable(options.json, "--json")
         follow_sweep(options)
         chosen = getattr(options, "verify", None)
-        with sigterm_interrupts(), lost_threads_end(), variables_set({VERIFY: chosen} if chosen else {}):
+        with (
+            sigterm_interrupts(),
+            lost_threads_end(),
+            variables_set({VERIFY: chosen} if chosen else {}),
+            results_aside(when=_to_stdout(options)),
+        ):
             outcome: int = options.execute(options)
         sys.stdout.flush()
         return outcome
@@ -113,6 +119,11 @@ def _run(arguments: Sequence[str] | None) -> int:
             return 2
         _report_failure(error, options)
         return 1
+
+
+def _to_stdout(options: Namespace) -> bool:
+    """Whether a file of results goes to standard output, and so nothing else may."""
+    return any(getattr(options, name, None) == STDOUT for name in ("json", "run", "output", "folder"))
 
 
 def parser() -> ArgumentParser:
@@ -139,7 +150,7 @@ class _Version(Action):
     def __call__(self, parser: ArgumentParser, *_: Any) -> None:
         """Print the versions; nothing heavy is imported for them."""
         for name, version in versions().items():
-            say(f"{name} {version}")
+            show(f"{name} {version}")
         parser.exit()
 
 
@@ -155,13 +166,14 @@ def versions() -> dict[str, str]:
 
 
 def _reader_left() -> bool:
-    """Whether the reader closed the pipe, as `head` does; then writing stops."""
+    """Whether the reader closed a pipe that is written to, as `head` does; then writing stops."""
     poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)
-    left = any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
-    if left:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return left
+    for stream in (sys.stdout, sys.stderr):
+        poll.register(stream.fileno(), 0)
+    left = [pipe for pipe, event in poll.poll(0) if event & (select.POLLERR | select.POLLHUP)]
+    for pipe in left:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), pipe)
+    return bool(left)
 
 
 def _report_failure(error: Exception, options: Namespace) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 from stillhouse.cli.arguments import add_experiment, add_field, add_local, add_where, new_command
 from stillhouse.cli.options import embedding_of, experiment_from
 from stillhouse.cli.run import on_ray, write_results
-from stillhouse.core.artifacts import check_no_url
-from stillhouse.core.console import say
+from stillhouse.core.console import show
 from stillhouse.experiments.fields import fields
 
 _RULE = "pairs.mining."
@@ -50,15 +49,14 @@ def run(options: Namespace) -> int:
     given = {path: value for path, value in rule.items() if value is not None}
     options.seed = None  # `--seed` is the rule's here.
     experiment = experiment_from(options, given)
-    check_no_url(options.output, "--output must name a file, not a URL", "output")
     check_mine(experiment, options.output)
     with on_ray(options) as (workspace, device):
         embedding = embedding_of(options, device, local=options.local)
         report = mine(experiment, workspace, embedding, options.output, refresh=options.refresh)
-    say(f"mined: {report['pairs']:,} pairs with {report['negatives']} negatives each: {report['output']}")
+    show(f"mined: {report['pairs']:,} pairs with {report['negatives']} negatives each: {report['output']}")
     for reason, count in report["left_out"].items():
-        say(f"  left out, {reason.replace('_', ' ')}: {count:,}")
+        show(f"  left out, {reason.replace('_', ' ')}: {count:,}")
     positive, negative = report["mean_positive_cosine"], report["mean_negative_cosine"]
-    say(f"  mean cosine of positives {positive:.4f}, of negatives {negative:.4f}; {report['seconds']:.1f} s")
+    show(f"  mean cosine of positives {positive:.4f}, of negatives {negative:.4f}; {report['seconds']:.1f} s")
     write_results(options, report)
     return 0

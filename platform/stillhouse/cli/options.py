@@ -167,7 +167,9 @@ def fractions_of(options: Namespace) -> tuple[float, ...]:
 
 
 def need_of(options: Namespace) -> Need:
-    """The resources of one trial."""
+    """The resources of one trial; of a command that trains nothing, a CPU."""
+    if not hasattr(options, "workers"):
+        return Need()
     cpus = 1 if options.cpus_per_worker is None else options.cpus_per_worker
     return Need(options.workers, cpus, options.gpus_per_worker)
 
@@ -181,8 +183,8 @@ def threads_of(options: Namespace) -> int:
 
 
 def embedding_of(options: Namespace, device: str, *, local: bool) -> Embedding:
-    """Where and how the teacher runs."""
-    return Embedding(actors=options.actors, threads=1, local=local, device=device)
+    """Where and how the teacher runs; `evaluate` has no actors."""
+    return Embedding(actors=getattr(options, "actors", 0), threads=1, local=local, device=device)
 
 
 def device_of(options: Namespace) -> str:

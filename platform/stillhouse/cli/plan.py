@@ -19,7 +19,7 @@ from stillhouse.cli.options import device_of, need_of, remote_of, root_of
 from stillhouse.cli.run import write_results
 from stillhouse.cli.sweep import add_search, chosen_sweep
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.console import say
+from stillhouse.core.console import show
 from stillhouse.core.errors import require
 from stillhouse.sweeps.session import session
 
@@ -59,7 +59,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
     add_local(command)
     add_file(command)
     add_experiment(command, method=True)
-    add_where(command)
+    add_where(command, trains=True)
     return command
 
 
@@ -72,7 +72,7 @@ def run(options: Namespace) -> int:
     request = _request(options)
     plan, folder, identity = {SWEEP: _sweep, TRAIN: _training, EMBED: _embedding}[what](options, request)
     for line in lines_of(plan):
-        say(line)
+        show(line)
     content = plan.as_json()
     keep_plan(folder, identity, content)
     write_results(options, content)

@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace, _SubParsersAction
 
 from stillhouse.cli.arguments import add_common, new_command
 from stillhouse.cli.run import write_results
-from stillhouse.core.console import say
+from stillhouse.core.console import show
 from stillhouse.core.errors import require
 
 
@@ -26,7 +26,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 
 def run(options: Namespace) -> int:
     """Run the command."""
-    from stillhouse.methods import load_method, preset_rows
+    from stillhouse.methods import known_methods, load_method, preset_rows
     from stillhouse.methods import presets as presets_of
     from stillhouse.reports.presets import presets_page, presets_table
     from stillhouse.reports.tables import aligned
@@ -37,19 +37,21 @@ def run(options: Namespace) -> int:
         remedy="Such as `stillhouse presets ibkd`; `stillhouse presets --markdown` has all of them.",
     )
     if options.method is None:
-        say(presets_page().rstrip("\n"))
+        show(presets_page().rstrip("\n"))
+        every = {name: presets_of(load_method(name)) for name in known_methods()}
+        write_results(options, {name: [each.as_json() for each in found] for name, found in every.items()})
         return 0
     method = load_method(options.method)
     values = presets_of(method)
     if options.markdown:
-        say(presets_table(method))
+        show(presets_table(method))
     else:
         header, rows = preset_rows(method)
         marked = [["*" if value.differs else "", *row] for value, row in zip(values, rows, strict=True)]
-        say(f"{method.PAPER}\n")
+        show(f"{method.PAPER}\n")
         for line in aligned(["", *header], marked, left=set(range(len(header) + 1))):
-            say(line.rstrip())
+            show(line.rstrip())
         if "repo" in header:
-            say("\n* the authors' code differs from the text")
+            show("\n* the authors' code differs from the text")
     write_results(options, [value.as_json() for value in values])
     return 0

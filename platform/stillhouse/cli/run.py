@@ -1,57 +1,42 @@
 """What the commands share while they run: a workspace, Ray, and the results' file."""
 
 import contextlib
-import tempfile
 from argparse import Namespace
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from stillhouse.cli.options import device_of, need_of, remote_of, root_of
-from stillhouse.core.artifacts import Workspace, check_no_url, without_nan, write_json
+from stillhouse.core.artifacts import Workspace, as_json, without_nan
 from stillhouse.core.console import diverted_chatter, doing, never_silent
-from stillhouse.core.errors import BadInput, require
+from stillhouse.core.errors import require
+from stillhouse.core.user_files import writing
 from stillhouse.sweeps.session import session
+
+_OF_RAY = ("address", "actors", "gpus_per_worker", "wait_for_nodes")
+"""Flags that nothing reads where Ray is not used."""
 
 
 def write_results(options: Namespace, content: Any) -> None:
     """Write what `--json` asks for."""
     if options.json:
-        write_json(options.json, without_nan(content))
-
-
-def check_json(path: Path | None) -> None:
-    """Refuse a file for `--json` that could not be written at the end.
-
-    Raises:
-        BadInput: It is a URL or a folder, or lies in something that is not one.
-    """
-    if path is None:
-        return
-    check_no_url(path, "--json must name a file, not a URL", "json")
-    require(not path.is_dir(), "--json must name a file", json=str(path), remedy="It is a folder.")
-    parent = next(each for each in path.absolute().parents if each.exists())
-    try:
-        tempfile.TemporaryFile(dir=parent).close()
-    except OSError as error:
-        raise BadInput(
-            f"--json must name a file in a folder that can be written, but {parent} cannot be: "
-            f"{error.strerror}. Give another file."
-        ) from None
+        with writing(options.json) as file:
+            file.write(as_json(without_nan(content)))
 
 
 def on_ray(options: Namespace) -> contextlib.AbstractContextManager[tuple[Workspace, str]]:
     """The workspace, locked, and the device; Ray is started unless `--local`.
 
     Raises:
-        BadInput: An address of a cluster is given for work that does not use Ray.
+        BadInput: A flag that Ray alone reads is given for work that does not use it.
     """
-    require(
-        not options.local or options.address is None,
-        "--address must be given only where Ray is used",
-        address=options.address,
-        remedy="Leave it out, or leave out --local; `evaluate` uses Ray with --search-shards above 1.",
-    )
+    for name in _OF_RAY:
+        given = getattr(options, name, None)
+        require(
+            not options.local or not given,
+            f"--{name.replace('_', '-')} must be given only where Ray is used",
+            **{name: given},
+            remedy="Leave it out, or leave out --local; `evaluate` uses Ray with --search-shards above 1.",
+        )
     return session(
         root_of(options),
         device=device_of(options),

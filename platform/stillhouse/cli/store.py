@@ -8,7 +8,7 @@ from stillhouse.cli.arguments import add_common, new_command
 from stillhouse.cli.options import root_of
 from stillhouse.cli.run import write_results
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.console import say
+from stillhouse.core.console import show
 from stillhouse.core.errors import require
 from stillhouse.teachers.store_admin import collect as delete
 from stillhouse.teachers.store_admin import collectable, damaged, list_stores
@@ -42,24 +42,24 @@ def run(options: Namespace) -> int:
     if options.action == "gc":
         found = collect(workspace, really=options.yes)
     else:
-        found = verify(workspace) if options.action == "verify" else show(workspace)
+        found = verify(workspace) if options.action == "verify" else listed(workspace)
     write_results(options, found)
     return int(any(entry.get("problems") for entry in found))
 
 
-def show(workspace: "Workspace") -> Entries:
+def listed(workspace: "Workspace") -> Entries:
     """List the stores."""
     stores = list_stores(workspace)
     if not stores:
-        say(f"no stores in {workspace.root}")
+        show(f"no stores in {workspace.root}")
     for s in stores:
         aside = f", {s.quarantined:,} set aside" if s.quarantined else ""
         if s.problem:
-            say(f"{s.label}-{s.fingerprint}  DAMAGED: {s.problem}")
+            show(f"{s.label}-{s.fingerprint}  DAMAGED: {s.problem}")
             continue
         prompt = f", prompt {s.prompt!r}" if s.prompt else ""
         state = f"{s.rows:>9,} rows  {s.dim:>5} x {s.dtype}" if s.finished else "  unfinished".ljust(31)
-        say(f"{s.label}-{s.fingerprint}  {state}  {s.megabytes:>8.1f} MB  {s.teacher}{prompt}{aside}")
+        show(f"{s.label}-{s.fingerprint}  {state}  {s.megabytes:>8.1f} MB  {s.teacher}{prompt}{aside}")
     return [{**dataclasses.asdict(s), "path": str(s.path)} for s in stores]
 
 
@@ -77,17 +77,17 @@ def verify(workspace: "Workspace") -> Entries:
         if store.finished and not store.problem:
             problems = verify_store(store.path)
         if store.finished:
-            say(f"{name}: {store.rows:,} rows, {'intact' if not problems else 'DAMAGED'}")
+            show(f"{name}: {store.rows:,} rows, {'intact' if not problems else 'DAMAGED'}")
         else:
-            say(f"{name}: unfinished; the command that built it resumes it")
+            show(f"{name}: unfinished; the command that built it resumes it")
         for problem in problems:
-            say(f"  {problem}")
+            show(f"  {problem}")
         found.append({"store": name, "finished": store.finished, "rows": store.rows, "problems": problems})
     for folder, problems in damaged(workspace):
         name = f"{folder.parent.name}/{folder.name}"
-        say(f"{name}: DAMAGED")
+        show(f"{name}: DAMAGED")
         for problem in problems:
-            say(f"  {problem}")
+            show(f"  {problem}")
         found.append({"store": name, "finished": True, "rows": 0, "problems": problems})
     return found
 
@@ -96,13 +96,13 @@ def collect(workspace: "Workspace", *, really: bool) -> Entries:
     """Show what no experiment needs; delete it with `--yes`."""
     items = collectable(workspace)
     for item in items:
-        say(f"{item.path}  {item.bytes / 1e6:.1f} MB  {item.reason}")
+        show(f"{item.path}  {item.bytes / 1e6:.1f} MB  {item.reason}")
     if not items:
-        say("nothing to delete")
+        show("nothing to delete")
     elif really:
-        say(f"{delete(items) / 1e6:.1f} MB freed")
+        show(f"{delete(items) / 1e6:.1f} MB freed")
     else:
-        say(f"{sum(item.bytes for item in items) / 1e6:.1f} MB would be freed: add --yes")
+        show(f"{sum(item.bytes for item in items) / 1e6:.1f} MB would be freed: add --yes")
     return [
         {**dataclasses.asdict(item), "path": str(item.path), "deleted": not item.path.exists()}
         for item in items

@@ -12,7 +12,7 @@ from stillhouse.cli.documents_by import DocumentsByTeacher, check_searches, meas
 from stillhouse.cli.options import device_of
 from stillhouse.cli.run import on_ray, write_results
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.console import say
+from stillhouse.core.console import say, show
 from stillhouse.core.errors import BadInput, require
 from stillhouse.evaluation.asymmetric import require_one_dimension
 from stillhouse.evaluation.benchmark import Benchmark, Options, Suite
@@ -51,7 +51,8 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
         device: Where the model encodes.
 
     Returns:
-        Figures by suite and test set; with ``--against`` also the comparison, under ``against``.
+        Figures by suite and test set; under ``about`` the model, the split, how often the test sets had been
+        opened, and the notes; with ``--against`` also the comparison, under ``against``.
 
     Raises:
         BadInput: An unknown suite, missing or malformed files, or no such model.
@@ -62,23 +63,27 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
     documents = None if teacher is None else DocumentsByTeacher.opened(teacher, workspace, device)
     model, other = models[options.model], models.get(options.against)
     found: dict[str, Any] = {}
+    notes, before = {}, {}
     compared = {}
     if documents is not None:
         require_one_dimension(model, documents.teacher)
     if model.title:
-        say(f"model: {model.title}")
+        show(f"model: {model.title}")
     for name, benchmark in prepared.items():
         if benchmark.opens:
             measured = " against ".join(models) or str(options.from_run)
-            before = record_test_use(workspace, benchmark.opens, measured)
+            before[name] = record_test_use(workspace, benchmark.opens, measured)
             noted = sum(tag_tested_runs(workspace, benchmark.opens, each) for each in models if each)
-            say(f"{name}: test sets opened (before: {before} times{_runs(noted)})")
+            say(f"{name}: test sets opened (before: {before[name]} times{_runs(noted)})")
         # The model comes last, so that what `--run` and `--figures` write is its own.
         by_teacher = None if documents is None else documents.measure(name, benchmark, model)
         theirs = None if other is None else _others(name, benchmark, other, documents, by_teacher)
         ours = _measured(name, benchmark, model, among_others=len(models) > 1 or documents is not None)
         found[name] = ours.figures
+        notes[name] = [*benchmark.notes, *_undefined(ours.figures)]
         _show(name, benchmark, ours.figures)
+        for note in notes[name]:
+            say(f"note: {note}")
         if theirs is not None:
             assert other is not None
             compared[name] = compared_with(ours, theirs, options)
@@ -87,6 +92,8 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
             documents.show(name, benchmark, model, by_teacher, ours)
     if documents is not None:
         found |= {"documents_by": documents.finish(keep=bool(options.keep_vectors))}
+    split = "test" if options.final else "dev"
+    found["about"] = {"model": model.title, "split": split, "opened_before": before, "notes": notes}
     if other is None:
         return found
     return found | {"against": results_against(options, compared, (model.title, other.title))}
@@ -190,6 +197,8 @@ def check_flags(options: Namespace) -> None:
         rule = f"{flag.option} and --from-run are not given together"
         require(same or getattr(options, flag.name) == flag.default, rule)
     require(options.documents_by is None, "--documents-by and --from-run are not given together")
+    rule = "--device and --from-run are not given together"
+    require(options.device == "auto", rule, device=options.device)
     alone = not options.model and not options.against and list(suites) == ["retrieval"]
     rule = "--from-run goes without a model, with --suite retrieval alone"
     require(alone, rule, model=options.model, suite=options.suite)
@@ -217,11 +226,9 @@ def _show(name: str, benchmark: Benchmark, figures: Figures) -> None:
         return _written(figures[found].get(kind), benchmark.digits)
 
     cells = [[line, *(cell(line, column) for column in columns)] for line in lines]
-    say()
+    show()
     for text in aligned([name, *columns], cells, left={0}):
-        say(text)
-    for note in (*benchmark.notes, *_undefined(figures)):
-        say(f"note: {note}")
+        show(text)
 
 
 def _undefined(figures: Figures) -> list[str]:

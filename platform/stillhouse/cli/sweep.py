@@ -30,7 +30,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
     add_method(command)
     add_search(command)
     add_experiment(command, method=True)
-    add_where(command)
+    add_where(command, trains=True)
     return command
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from stillhouse.cli.arguments import add_experiment, add_file, add_local, add_method, add_where, new_command
 from stillhouse.cli.options import embedding_of, fractions_of, threads_of
 from stillhouse.cli.run import on_ray, write_results
-from stillhouse.core.console import say
+from stillhouse.core.console import say, show
 from stillhouse.core.errors import require
 from stillhouse.training.where import Where
 
@@ -36,7 +36,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         help="train at each of these shares of the rows (see --fraction-of) and print one table",
     )
     add_experiment(command, method=True)
-    add_where(command)
+    add_where(command, trains=True)
     return command
 
 
@@ -84,14 +84,14 @@ def _report(options: Namespace, results: "list[tuple[str, list[Point]]]", *, sha
 
     name, points = results[0]
     if shares:
-        say(curve_table(points))
+        show(curve_table(points))
         write_results(options, [asdict(point) for point in points])
         return 0
     if len(results) > 1:
         trained = {name: points[0] for name, points in results}
         lines = load_summary(options.file)
         rows = summary_rows(trained, lines)
-        say(variants_table(trained, rows))
+        show(variants_table(trained, rows))
         left_out = [line.name for line in lines if line.name not in rows]
         if left_out:
             say(f"not all of their variants were trained: {', '.join(left_out)}")
@@ -103,8 +103,8 @@ def _report(options: Namespace, results: "list[tuple[str, list[Point]]]", *, sha
     (point,) = points
     contributions = shares_line(point.gradient_shares)
     if contributions:
-        say(contributions)
-    say(f"trained: {point.folder}")
+        show(contributions)
+    show(f"trained: {point.folder}")
     report = {key: value for key, value in asdict(point).items() if key in _RESULTS}
     write_results(options, {"variant": name, **report} if name else report)
     return 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from stillhouse.cli.arguments import add_common, new_command
 from stillhouse.cli.options import root_of
 from stillhouse.cli.run import write_results
-from stillhouse.core.console import say
+from stillhouse.core.console import show
 
 if TYPE_CHECKING:
     from stillhouse.sweeps.verify import Checked
@@ -50,7 +50,7 @@ def run(options: Namespace) -> int:
     mended = f", {problems - left} mended" if options.repair and problems else ""
     could = any(each.wrong and each.mend for each in found)
     hint = "; --repair mends what can be mended" if could else ""
-    say(f"{len(found)} looked at in {root}: {problems or 'none'} damaged{mended}{hint}")
+    show(f"{len(found)} looked at in {root}: {problems or 'none'} damaged{mended}{hint}")
     write_results(options, [each.as_json() for each in found])
     return int(left > 0)
 
@@ -58,16 +58,16 @@ def run(options: Namespace) -> int:
 def _print_kind(kind: str, found: "list[Checked]") -> None:
     damaged = sum(bool(each.problems) for each in found)
     state = f"{damaged} DAMAGED" if damaged else "" if kind == "leftovers" else "intact"
-    say(f"{kind:<12} {len(found):>5}  {state}".rstrip())
+    show(f"{kind:<12} {len(found):>5}  {state}".rstrip())
     for each in found:
         name = f"{each.path.parent.name}/{each.path.name}"
         for problem in each.problems:
-            say(f"  {name}: {problem}")
+            show(f"  {name}: {problem}")
         if each.problems:
-            say(
+            show(
                 f"    {'mended' if each.mended else 'to mend'}: {each.cost}"
                 if each.mend
                 else f"    {each.cost}"
             )
         elif each.note:
-            say(f"  {name}: {each.note}")
+            show(f"  {name}: {each.note}")

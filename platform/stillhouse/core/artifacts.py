@@ -524,7 +524,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def write_json(path: Path, content: object) -> None:
     """Write indented JSON atomically, keys in the order given, and secrets in strings replaced by ``***``."""
-    write_atomically(path, _encoded(redacted_json(content)))
+    write_atomically(path, as_json(content).encode())
+
+
+def as_json(content: object) -> str:
+    """Return what `write_json` writes."""
+    return _encoded(redacted_json(content)).decode()
 
 
 def _encoded(content: object) -> bytes:

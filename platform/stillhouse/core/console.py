@@ -1,4 +1,4 @@
-"""Terminal output: our own short lines are printed; the output of libraries goes to a log file."""
+"""Terminal output: results on standard output, our other lines on standard error, libraries' in a log."""
 
 import contextlib
 import functools
@@ -20,6 +20,7 @@ from stillhouse.core.repeating import repeated
 
 _screen: TextIO | None = None
 _page: TextIO | None = None
+_aside = False
 _activities: list[tuple[str, float]] = []
 _heard = time.monotonic()
 _watching = False
@@ -122,12 +123,16 @@ def _log_name(process: int) -> str:
 
 @contextlib.contextmanager
 def _stderr_to(file: TextIO) -> Iterator[None]:
-    """Point descriptor 2, which compiled code writes to, at the file; `warn` still prints."""
+    """Point descriptor 2, which compiled code writes to, at the file; `say` and `warn` still print."""
     screen, python_stderr = os.dup(2), sys.stderr
     os.dup2(file.fileno(), 2)
     with open(screen, "w", buffering=1, encoding="utf-8", errors="replace") as kept:
         global _screen
-        _screen, before, sys.stderr = kept, _screen, file
+        _screen, before, sys.stderr = (
+            kept if _is_descriptor_2(python_stderr) else python_stderr,
+            _screen,
+            file,
+        )
         try:
             yield
         finally:
@@ -135,9 +140,17 @@ def _stderr_to(file: TextIO) -> Iterator[None]:
             os.dup2(kept.fileno(), 2)
 
 
+def _is_descriptor_2(stream: TextIO) -> bool:
+    """Whether a stream writes to descriptor 2; that of a notebook does not."""
+    try:
+        return stream.fileno() == 2
+    except OSError:
+        return False
+
+
 @contextlib.contextmanager
 def _stdout_to(file: TextIO) -> Iterator[None]:
-    """Redirect what libraries print to the file; `say` still prints."""
+    """Redirect what libraries print to the file; `show` still prints."""
     global _page
     kept, before = sys.stdout, _page
     _page, sys.stdout = kept, file
@@ -195,24 +208,50 @@ class _RedactedFile(io.TextIOWrapper):
 
 
 def say(line: str = "") -> None:
-    """Print one line immediately."""
-    global _heard
-    _heard = time.monotonic()
-    progress_bar.erase()
-    print(redacted(line), file=_page or sys.stdout, flush=True)
+    """Print one line of progress, or a note, to standard error immediately."""
+    _print(line, _error_stream())
 
 
 def warn(line: str) -> None:
-    """Print one line to standard error immediately."""
+    """Print one line to standard error immediately, with the program's name."""
+    _print(f"stillhouse: {line}", _error_stream())
+
+
+def show(line: str = "") -> None:
+    """Print one line of a result (a table, a metric, a written path) to standard output immediately."""
+    _print(line, _error_stream() if _aside else result_stream())
+
+
+def result_stream() -> TextIO:
+    """Standard output, whatever libraries' output is redirected to."""
+    return _page or sys.stdout
+
+
+@contextlib.contextmanager
+def results_aside(*, when: bool) -> Iterator[None]:
+    """Let `show` print to standard error, when a file of results goes to standard output."""
+    global _aside
+    before, _aside = _aside, when
+    try:
+        yield
+    finally:
+        _aside = before
+
+
+def _error_stream() -> TextIO:
+    return _screen or sys.stderr
+
+
+def _print(line: str, stream: TextIO) -> None:
     global _heard
     _heard = time.monotonic()
     progress_bar.erase()
-    print(f"stillhouse: {redacted(line)}", file=_screen or sys.stderr, flush=True)
+    print(redacted(line), file=stream, flush=True)
 
 
 def on_terminal() -> bool:
-    """Whether lines are printed to a terminal, where progress is a bar."""
-    return progress_bar.is_terminal(_page or sys.stdout)
+    """Whether progress is printed to a terminal, where it is a bar."""
+    return progress_bar.is_terminal(_error_stream())
 
 
 @contextlib.contextmanager
@@ -265,7 +304,7 @@ def _tell_activity() -> None:
 def _draw(what: str, done: int, total: int | None, words: str) -> None:
     global _heard
     _heard = time.monotonic()
-    progress_bar.draw(_page or sys.stdout, redacted(what), done, total, words)
+    progress_bar.draw(_error_stream(), redacted(what), done, total, words)
 
 
 class Progress:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import replacing
+from stillhouse.core.user_files import writing
 from stillhouse.corpora.reading.scored import ScoredRow
 
 
@@ -47,7 +47,7 @@ def write_scored(path: Path, rows: Iterable[ScoredRow], form: str) -> int:
         form: One of `SCORE_FORMS`.
     """
     count, columns = 0, SCORE_FORMS[form]
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+    with writing(path) as file:
         for row in rows:
             file.write(json.dumps(columns(row), ensure_ascii=False) + "\n")
             count += 1

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from stillhouse.core.artifacts import write_atomically
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import IntArray
+from stillhouse.core.user_files import writing
 from stillhouse.corpora.published.judged import JudgedCollection
 from stillhouse.evaluation.metrics import Judged, Values, ndcg, recall, reciprocal_rank
 from stillhouse.evaluation.search.exact import Ranking
@@ -87,8 +87,8 @@ def write_run(path: Path, run: Run) -> None:
         for query, hits in run.items()
         for rank, (passage, score) in enumerate(hits, start=1)
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, "".join(lines).encode())
+    with writing(path) as file:
+        file.writelines(lines)
 
 
 def read_run(path: Path) -> Run:

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from stillhouse.core.artifacts import Workspace, read_json, read_manifest, replacing, sha256_of
+from stillhouse.core.artifacts import Workspace, read_json, read_manifest, sha256_of
 from stillhouse.core.console import say
 from stillhouse.core.errors import require
 from stillhouse.core.notes import has_note, write_note
 from stillhouse.core.types import FloatArray
+from stillhouse.core.user_files import check_writable, is_file, writing
 from stillhouse.corpora.reading.corpus import hub_name, list_files
 from stillhouse.corpora.reading.ingest import note_path
 from stillhouse.corpora.reading.labelled import read_labelled
@@ -45,9 +46,9 @@ def check_mine(experiment: Experiment, output: Path) -> None:
     """
     pairs = pairs_of(experiment)
     require(pairs.number_mined >= 1, "negatives >= 1", negatives=pairs.number_mined)
-    require(
-        output.suffix == ".jsonl" and not output.is_dir(), "--output must be FILE.jsonl", output=str(output)
-    )
+    check_writable(output, "--output")
+    named = output.suffix == ".jsonl" or not is_file(output)
+    require(named, "--output must be FILE.jsonl, or - for standard output", output=str(output))
     if pairs.path and hub_name(pairs.path) is None:
         files = [Path(file.path).resolve() for file in list_files(pairs.path)[1]]
         require(
@@ -82,7 +83,7 @@ def mine(
     examples, rule = _planned(experiment, workspace, embedding, refresh=refresh)
     signature = {"examples": examples.fingerprint, "output": str(output.resolve())}
     note = note_path(workspace, "mined-file", signature)
-    if has_note(note) and output.exists() and (kept := read_json(note))["sha256"] == sha256_of(output):
+    if has_note(note) and output.is_file() and (kept := read_json(note))["sha256"] == sha256_of(output):
         say(f"  {output} is up to date")
         report: dict[str, Any] = kept["report"]
         return report
@@ -92,7 +93,8 @@ def mine(
     teacher, manifest = rule.queries.teacher, read_manifest(workspace.path(examples))
     name = experiment.teacher.name if isinstance(teacher, Model) else str(getattr(teacher, "name", ""))
     report = _report(experiment, name, manifest, output, means, started)
-    write_note(note, {"sha256": sha256_of(output), "report": report})
+    if output.is_file():
+        write_note(note, {"sha256": sha256_of(output), "report": report})
     return report
 
 
@@ -145,7 +147,7 @@ def _planned(
 def _write(workspace: Workspace, examples: Examples, rule: Mined, output: Path) -> dict[str, float]:
     """Write the file, whole or not at all, and return the mean cosines of positives and negatives."""
     positives, negatives = [], []
-    with replacing(output) as path, path.open("w", encoding="utf-8") as file:
+    with writing(output) as file:
         for lines, cosine_R, cosine_RK in _lines(workspace, examples, rule):
             file.write(lines)
             positives.append(cosine_R)

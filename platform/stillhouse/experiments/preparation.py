@@ -110,7 +110,7 @@ class Preparation:
         training: Whether the data to train on is prepared; otherwise only what evaluators read.
         unread: What is not made, as nothing reads it.
         found: The experiment's teacher, where it has been found already; None finds it.
-        measures: Whether the runtime of a long pass is measured; otherwise ``auto`` takes PyTorch.
+        measures: Whether a teacher may be converted to find its runtime; otherwise ``auto`` takes PyTorch.
         facts: What the report and the model card say of the data.
         texts: Text tables whose words students may read.
         test: Further evaluators of the locked test split.
@@ -381,7 +381,7 @@ def _member_store(texts: TextTable, teacher: Member, role: str, *, max_length: i
         # Where the files say nothing of roles, a table has one store whatever it is read as.
         return Store(texts, replace(teacher, role=role if teacher.columns[-1] else PLAIN))
     if isinstance(teacher, Endpoint):
-        return Store(texts, teacher, prompt=teacher.prompts.of(role))
+        return Store(texts, replace(teacher, body=teacher.bodies.of(role)), prompt=teacher.prompts.of(role))
     prompt = prompts_of(teacher).of(role)
     return Store(texts=texts, teacher=teacher, max_length=max_length, prompt=prompt, compute=compute)
 
@@ -401,14 +401,13 @@ def chooser_of(
         [choice.runtime for choice in experiment.teacher.each],
         workspace,
         embedding.device,
-        actors=lambda: _actors(embedding, grown=False),
         threads=_threads(embedding),
         measures=measures,
     )
 
 
-def _actors(embedding: Embedding, *, grown: bool = True) -> int:
-    return embedding.actors or (1 if embedding.local else teacher_actors(embedding.device, grown=grown))
+def _actors(embedding: Embedding) -> int:
+    return embedding.actors or (1 if embedding.local else teacher_actors(embedding.device))
 
 
 def _threads(embedding: Embedding) -> int:

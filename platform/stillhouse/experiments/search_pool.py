@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from stillhouse.core.artifacts import read_manifest
-from stillhouse.core.console import say, warn
+from stillhouse.core.console import say, show, warn
 from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.evaluation.pool import Pool, build_pool, calibrate
 from stillhouse.experiments.kinds.collection import SearchData
@@ -50,7 +50,7 @@ def calibrated(
     if search is None or search.pool is None:
         return {}
     found = calibrate(workspace, search.pool, encoder, source.identity(), prefix=search.name)
-    say("  calibration of the dev pool:")
+    show("  calibration of the dev pool:")
     for figure, each in found.items():
-        say(f"  {figure:<36} {each['full']:.4f} whole, {each['pool']:.4f} pool, ratio {each['ratio']:.3f}")
+        show(f"  {figure:<36} {each['full']:.4f} whole, {each['pool']:.4f} pool, ratio {each['ratio']:.3f}")
     return found

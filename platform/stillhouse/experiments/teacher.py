@@ -1,10 +1,12 @@
 """The choice of a teacher."""
 
+import json
 from dataclasses import dataclass, fields, replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.json_text import parse_json
 from stillhouse.core.roles import Prompts
 from stillhouse.core.type_casts import check_types
 from stillhouse.teachers.weights import resolve_model
@@ -49,6 +51,41 @@ class PromptChoice:
 
 
 @dataclass(frozen=True)
+class BodyChoice:
+    """What every request to an endpoint has beside the texts, by role; it may name another ``model``.
+
+    Attributes:
+        query: A mapping such as ``{"input_type": "query"}``, for queries and claims.
+        document: The same for passages and documents.
+        plain: The same for texts without a role.
+    """
+
+    query: str | dict[str, Any] = ""
+    document: str | dict[str, Any] = ""
+    plain: str | dict[str, Any] = ""
+
+    def __post_init__(self) -> None:
+        """Check the mappings, and keep each as JSON."""
+        for role, given in vars(self).items():
+            try:
+                found = parse_json(given) if isinstance(given, str) and given else given
+            except ValueError:
+                found = None
+            rule = f"teacher.body.{role} must be a mapping"
+            remedy = 'Such as {"input_type": "query"}.'
+            require(given == "" or isinstance(found, dict), rule, remedy=remedy, **{role: given})
+            ours = sorted({"input", "dimensions", "encoding_format"} & set(found or ()))
+            rule = f"teacher.body.{role} must leave out what requests have anyway"
+            require(not ours, rule, given=ours)
+            kept = json.dumps(found, sort_keys=True) if found else ""
+            object.__setattr__(self, role, kept)
+
+    def by_role(self) -> Prompts:
+        """The JSON by role."""
+        return Prompts(**{role: str(body) for role, body in vars(self).items()})
+
+
+@dataclass(frozen=True)
 class TeacherChoice:
     """The large model that is distilled, or several of them.
 
@@ -64,7 +101,8 @@ class TeacherChoice:
             what its folder states.
         prompts: What it is given before every text, by role.
         runtime: What computes its vectors: ``torch``, ``compile``, ``openvino`` or ``onnx``; ``auto`` takes
-            vectors that exist as they are, and for a long pass measures which is fastest here.
+            vectors that exist as they are; otherwise ``openvino`` for a large table in bfloat16 on a CPU, if
+            it is installed and agrees with PyTorch, and ``torch`` for all else.
         vectors: File, folder or glob of Parquet or Arrow files with texts and their vectors, instead of a
             model that is run. ``name`` then only says what they are called.
         text_column: Column of the texts in the files of vectors; empty takes ``text``, ``sentence``,
@@ -77,6 +115,7 @@ class TeacherChoice:
         endpoint: URL of an endpoint that speaks the OpenAI embeddings protocol, such as
             ``https://api.openai.com/v1``, instead of a model that is run. ``dimension`` is asked of it.
         model: Name of the model behind the endpoint.
+        body: What every request to the endpoint has beside the texts, by role, such as ``input_type``.
         requests: How the endpoint is asked.
         members: Several teachers instead of one, each a mapping with the fields above; ``teacher:`` may be
             that list itself. Their vectors are joined, so that a cosine is the weighted mean of the teachers'
@@ -99,6 +138,7 @@ class TeacherChoice:
     incomplete: bool = False
     endpoint: str = ""
     model: str = ""
+    body: BodyChoice = BodyChoice()
     requests: Requests = DEFAULT_REQUESTS
     members: "tuple[TeacherChoice, ...]" = ()
     weight: float = 1.0
@@ -178,9 +218,11 @@ class TeacherChoice:
             rule = f"teacher.{kind} must be given without what says how a model is run"
             require(not given, rule, **{kind: getattr(self, kind)}, **given)
         columns = ("text_column", "vector_column", "role_column", "incomplete")
-        for own, names in (("vectors", columns), ("endpoint", ("model", "requests"))):
+        for own, names in (("vectors", columns), ("endpoint", ("model", "body", "requests"))):
             given = {
-                name: value for name in names if (value := getattr(self, name)) and value != DEFAULT_REQUESTS
+                name: value
+                for name in names
+                if (value := getattr(self, name)) and value not in (DEFAULT_REQUESTS, BodyChoice())
             }
             require(
                 not given or bool(getattr(self, own)),
@@ -247,7 +289,13 @@ class TeacherChoice:
             name = self.model if self.name == DEFAULT else self.name
             url = self.endpoint.rstrip("/")
             asked = Endpoint(
-                url, self.model, kept=self.dimension, prompts=prompts, name=name, requests=self.requests
+                url,
+                self.model,
+                kept=self.dimension,
+                prompts=prompts,
+                bodies=self.body.by_role(),
+                name=name,
+                requests=self.requests,
             )
             return found_out(asked, self.normalize)
         if not self.vectors:
@@ -305,7 +353,8 @@ class TeacherChoice:
         if isinstance(teacher, Endpoint):
             length = "of length 1" if teacher.normalize else "not normalised"
             told = f"{teacher.name} at {teacher.url}: {teacher.dimension} dimensions, {length}"
-            return [told + (f"; prompts: {teacher.prompts}" if teacher.prompts else "")]
+            asked = f"; requests have: {teacher.bodies}" if teacher.bodies else ""
+            return [told + (f"; prompts: {teacher.prompts}" if teacher.prompts else "") + asked]
         from stillhouse.students.head import head_remark
         from stillhouse.teachers.prompts import prompts_remark
 

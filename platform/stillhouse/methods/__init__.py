@@ -45,6 +45,7 @@ from typing import Any, Protocol
 from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.core.identity import Spec
 from stillhouse.core.modules import load_module, module_names
+from stillhouse.core.other_words import in_our_words
 from stillhouse.experiments.budget import Budget
 from stillhouse.experiments.data_kind import data_kinds
 from stillhouse.experiments.experiment import Experiment
@@ -123,7 +124,8 @@ def check_names(method: Method, names: Iterable[str]) -> None:
     known = [field.name for field in dataclasses.fields(method.HyperParameters)]
     for name in names:
         if name not in known and not is_weight(name):
-            raise BadInput(f"{name_of(method)} has no hyper-parameter `{name}`. {nearest(name, known)}")
+            hint = in_our_words(name, known) or nearest(name, known)
+            raise BadInput(f"{name_of(method)} has no hyper-parameter `{name}`. {hint}")
 
 
 def with_defaults(method: Method, experiment: Experiment) -> Experiment:

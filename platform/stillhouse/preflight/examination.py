@@ -20,7 +20,7 @@ from stillhouse.preflight.lengths import cut_texts
 from stillhouse.preflight.planned import Planned, read, sketched
 from stillhouse.preflight.prompts import missing_prompts
 from stillhouse.preflight.space import disk_space, memory, teacher_bytes
-from stillhouse.preflight.vectors import TeacherRun, cosine_scale, stored_vectors
+from stillhouse.preflight.vectors import TeacherRun, cosine_scale, endpoint_cosines, stored_vectors
 from stillhouse.preflight.weights import student_weights, teacher_weights
 from stillhouse.values.data import Teacher
 
@@ -67,6 +67,7 @@ def examine(
     run = TeacherRun(planned)
     threads = torch.get_num_threads()
     findings += checked("temperature", lambda: _of_sample(planned, run, start + seconds / 2))
+    findings += checked("cosines", lambda: endpoint_cosines(planned, run))
     findings += checked("temperature", lambda: labelled_saturation(planned))
     findings += checked("vectors", lambda: stored_vectors(planned, run, start + seconds))
     torch.set_num_threads(threads)

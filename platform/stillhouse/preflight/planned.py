@@ -101,6 +101,10 @@ class Planned:
         """
         if len(models_of(self.teacher)) < len(members_of(self.teacher)):
             return None
+        return self.reading()
+
+    def reading(self) -> TableStore:
+        """The store of a sample of the texts to distil on, which need not exist."""
         lengths = self.experiment.lengths(self.teacher)
         texts = TextTable("sample")
         return teacher_store(texts, self.teacher, self.role, lengths=lengths, compute=self.compute)

@@ -13,7 +13,7 @@ from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.preflight.finding import NOTE, WARNING, Finding
 from stillhouse.preflight.planned import Planned
 from stillhouse.teachers.prompts import prompts_of
-from stillhouse.values.data import Model, members_of
+from stillhouse.values.data import Endpoint, Member, Model, VectorFiles, members_of
 
 CHECK = "prompts"
 _TITLES = {QUERY: "queries", DOCUMENT: "documents", PLAIN: "texts without a role"}
@@ -56,14 +56,21 @@ def missing_prompts(planned: Planned) -> list[Finding]:
     return [
         finding
         for teacher, choice in zip(members, choices, strict=True)
-        if isinstance(teacher, Model)
         for finding in _missing(planned, teacher, choice, several=len(members) > 1)
     ]
 
 
-def _missing(planned: Planned, teacher: Model, choice: TeacherChoice, *, several: bool) -> list[Finding]:
-    folder, given, name = Path(teacher.path), prompts_of(teacher), teacher.name or Path(teacher.path).name
-    wanted, source = wanted_prompts(teacher)
+def _missing(planned: Planned, teacher: Member, choice: TeacherChoice, *, several: bool) -> list[Finding]:
+    if isinstance(teacher, VectorFiles):
+        return []
+    given = prompts_of(teacher)
+    if isinstance(teacher, Endpoint):
+        wanted, source = _of_family(teacher.model.lower(), "")
+        named, name = {}, teacher.name
+    else:
+        wanted, source = wanted_prompts(teacher)
+        named = {key: prompt for key, prompt in named_prompts(Path(teacher.path)).items() if prompt}
+        name = teacher.name or Path(teacher.path).name
     bare = [role for role in _roles(planned) if not given.of(role) and not _decided(choice, role)]
     missing = [role for role in bare if wanted.of(role)]
     if missing:
@@ -77,7 +84,6 @@ def _missing(planned: Planned, teacher: Model, choice: TeacherChoice, *, several
                 + " Another prompt is another store.",
             )
         ]
-    named = {key: prompt for key, prompt in named_prompts(folder).items() if prompt}
     if bare and named and not given:
         first = _setting(bare[0], f"@{sorted(named)[0]}", several=several)
         return [
@@ -108,7 +114,11 @@ def wanted_prompts(model: Model) -> tuple[Prompts, str]:
     folder = Path(model.path)
     card = folder / "README.md"
     text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
-    names = f"{model.name} {_original(folder)}".lower()
+    return _of_family(f"{model.name} {_original(folder)}".lower(), text)
+
+
+def _of_family(names: str, text: str) -> tuple[Prompts, str]:
+    """The prompts of the family that a model's names or its card belong to, and which of the two says so."""
     for custom in CUSTOMS:
         by_name = re.search(custom.name, names, re.MULTILINE)
         if by_name or (custom.card and re.search(custom.card, text)):
@@ -132,8 +142,9 @@ def _roles(planned: Planned) -> list[str]:
 
 
 def _decided(choice: TeacherChoice, role: str) -> bool:
-    """Whether the user has set the prompt of a role, be it to an empty one."""
-    return getattr(choice.prompts, _FIELDS[role]) is not None
+    """Whether the user has set the prompt of a role, be it to an empty one, or what its requests have."""
+    field = _FIELDS[role]
+    return getattr(choice.prompts, field) is not None or bool(getattr(choice.body, field))
 
 
 def _listed(roles: list[str]) -> str:

@@ -18,7 +18,16 @@ from stillhouse.teachers.forward import Forward, default_batch_tokens
 from stillhouse.teachers.loading import as_encoder, load_teacher
 from stillhouse.teachers.store import joined, open_store
 from stillhouse.teachers.weights import on_this_machine
-from stillhouse.values.data import Endpoint, Model, Store, StoreEnsemble, TableStore, VectorFiles, members_of
+from stillhouse.values.data import (
+    Endpoint,
+    Model,
+    Store,
+    StoreEnsemble,
+    TableStore,
+    VectorFiles,
+    members_of,
+    stores_in,
+)
 
 CHECK = "vectors"
 ROWS = 64
@@ -121,6 +130,18 @@ def stored_vectors(planned: Planned, run: TeacherRun, until: float) -> list[Find
     if not compared and not all(isinstance(teacher, VectorFiles) for teacher in teachers):
         findings.append(Finding(CHECK, NOTE, "no vectors of this teacher are stored yet for these texts."))
     return findings
+
+
+def endpoint_cosines(planned: Planned, run: TeacherRun) -> list[Finding]:
+    """Ask every endpoint for the vectors of a few texts, and tell their dimension and their cosines.
+
+    Raises:
+        BadInput: An endpoint refuses.
+    """
+    stores = stores_in(planned.reading())
+    asked = [store for store in stores if isinstance(store.teacher, Endpoint)]
+    texts = list(dict.fromkeys(planned.texts))[:ASKED]
+    return [found for store in asked for found in cosine_scale(run.embed(store, texts, float("inf")))]
 
 
 def cosine_scale(vectors_NE: Vectors) -> list[Finding]:

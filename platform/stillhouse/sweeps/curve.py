@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stillhouse.core.artifacts import Workspace, read_manifest
-from stillhouse.core.console import doing, say, warn
+from stillhouse.core.console import doing, say, show, warn
 from stillhouse.core.devices import resolve_device, usable_device
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
@@ -187,7 +187,7 @@ def _say_progress(stage: Stage, start: Mapping[str, float], now: Mapping[str, fl
     if select not in now:
         return
     before = f"{start[select]:.4f} before training, " if select in start else ""
-    say(f"  {select}: {before}{now[select]:.4f} now")
+    show(f"  {select}: {before}{now[select]:.4f} now")
     if now[select] < start.get(select, -math.inf):
         warn(
             f"worse than before training: {select} {now[select]:.4f}, and {start[select]:.4f} without any. "

@@ -11,7 +11,7 @@ from torch import nn
 
 from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import Workspace, read_manifest, write_atomically, write_json
-from stillhouse.core.console import doing, say, warn
+from stillhouse.core.console import doing, say, show, warn
 from stillhouse.core.devices import usable_device
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.integrity import FILES
@@ -100,19 +100,19 @@ def deliver(
     """
     workspace = context.workspace
     room = Room(workspace, need, prepared.setting)
-    say()
+    show()
     champion = _choose(records, context, workspace)
     teacher_dev = _teacher_dev(prepared, context, folder, champion, room)
-    say(trial_table(records, context.quality, teacher_dev))
+    show(trial_table(records, context.quality, teacher_dev))
     reused = reuse((context.plan(dict(r.hyper_parameters)) for r in records if r.values), workspace)
     if reused:
-        say(f"\n{reuse_table(reused)}")
+        show(f"\n{reuse_table(reused)}")
     findings = findings_of(context, space, records, folder / STUDY)
     for line in findings.lines():
-        say(line)
+        show(line)
     best = front(records)
     if best:
-        say(f"Pareto front, {second_name(records)}: trials {', '.join(str(r.number) for r in best)}")
+        show(f"Pareto front, {second_name(records)}: trials {', '.join(str(r.number) for r in best)}")
     trials = [_trial(record) for record in records]
     stages = [dataclasses.asdict(kind) for kind in reused]
     if champion is None:
@@ -127,12 +127,12 @@ def deliver(
     tested = _tested(contenders, workspace, folder, observer, room)
     export, parity = _export(name, context, champion, tested, contenders, folder, room)
     verdict = verdict_on(tested, context.quality)
-    say()
-    say(comparison_table(tested))
+    show()
+    show(comparison_table(tested))
     remarks = [*refit_remark(champion, context.quality), *remarks_on(verdict, prepared.facts)]
     for remark in remarks:
         say(remark)
-    say(f"exported: {export} ({_form_of(export)}, lowest cosine to the evaluated student {parity:.7f})")
+    show(f"exported: {export} ({_form_of(export)}, lowest cosine to the evaluated student {parity:.7f})")
     report = {
         **_report(tested, champion, contenders, export, trials),
         "front": [record.number for record in best],
@@ -151,7 +151,7 @@ def deliver(
         return report
     version = _register(observer, report)
     registered = f"version {version}" if version else "as soon as MLflow answers"
-    say(f"registered: models:/{register_as}@champion, {registered}")
+    show(f"registered: models:/{register_as}@champion, {registered}")
     return report
 
 

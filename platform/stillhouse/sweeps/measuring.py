@@ -55,6 +55,7 @@ class Measurement:
         suite: The suite's figures of each, with their items.
         figures: All figures of the first model.
         documents_by: What was measured among a teacher's documents; None without any.
+        facts: What is known of the data, counts among it.
         calibration: The first model's figures on the whole collection and on its pool, where there is one.
     """
 
@@ -62,6 +63,7 @@ class Measurement:
     sources: tuple[Source, ...]
     suite: tuple[FiguresAndItems, ...]
     figures: Mapping[str, float]
+    facts: Mapping[str, Any]
     documents_by: TeachersDocuments | None = None
     calibration: Mapping[str, Any] = field(default_factory=dict)
 
@@ -138,7 +140,7 @@ def measure_models(
             figures |= _task_figures(prepared.setting, encoders[0], workspace)
         search = prepared.setting.get(SearchCollection)
         calibration = calibrated(search, encoders[0], sources[0], workspace)
-    return Measurement(split, sources, measured, figures, beside, calibration)
+    return Measurement(split, sources, measured, figures, prepared.facts, beside, calibration)
 
 
 def _figures_of_training(stage: Path | None, suite: DevSuite | TestSuite) -> dict[str, float]:

@@ -51,6 +51,10 @@ def least_cosine(of_torch: float, compute: str) -> float:
     return FLOOR if compute == "float32" else min(FLOOR, 1.0 - 2.0 * (1.0 - of_torch))
 
 
+class Unfit(BadInput):
+    """A runtime that cannot compute a teacher's vectors; the message has no remedy."""
+
+
 def require_agreement(store: Store, found: float, of_torch: float) -> None:
     """Refuse a runtime that computes something else than PyTorch.
 
@@ -60,11 +64,11 @@ def require_agreement(store: Store, found: float, of_torch: float) -> None:
         of_torch: Lowest cosine of PyTorch's own vectors in the store's precision.
 
     Raises:
-        BadInput: The cosine is too low, or not a number.
+        Unfit: The cosine is too low, or not a number.
     """
     least = least_cosine(of_torch, store.compute)
     if not found >= least:
-        raise BadInput(
+        raise Unfit(
             f"the vectors of the runtime {store.runtime} must have a cosine of at least {least:.5f} to "
-            f"PyTorch's, but one has {found:.5f}. Give --teacher-runtime torch."
+            f"PyTorch's, but one has {found:.5f}."
         )

@@ -171,6 +171,7 @@ class Client:
         asked: dict[str, Any] = {"model": endpoint.model, "input": list(texts)}
         asked |= {"encoding_format": endpoint.requests.encoding}
         asked |= {"dimensions": endpoint.kept} if endpoint.kept else {}
+        asked |= json.loads(endpoint.body or "{}")
         headers = {"Content-Type": "application/json", "User-Agent": "stillhouse"}
         key = key_of(endpoint)
         headers |= {"Authorization": f"Bearer {key}"} if key else {}
@@ -204,7 +205,7 @@ class Client:
             )
         return BadInput(
             f"{self._url} must embed with the model {self.endpoint.model!r}, but it refused with {status}. "
-            "Check teacher.endpoint and teacher.model, and the length of the texts "
+            "Check teacher.endpoint, teacher.model and teacher.body, and the length of the texts "
             "(sentences.max_words) and of the batches (teacher.requests.batch)."
         )
 
@@ -285,7 +286,9 @@ def found_out(endpoint: Endpoint, normalize: bool | None) -> Endpoint:
     """
     if normalize is not None and endpoint.kept:
         return replace(endpoint, normalize=normalize, rescaled=normalize, width=endpoint.kept)
-    (vector,), _ = Client(replace(endpoint, width=endpoint.kept)).embed([PROBE])
+    bodies = endpoint.bodies
+    probed = replace(endpoint, width=endpoint.kept, body=bodies.plain or bodies.document or bodies.query)
+    (vector,), _ = Client(probed).embed([PROBE])
     if not np.isfinite(vector).all():
         raise Hindered(
             f"{redacted(endpoint.url)} must answer with finite numbers, but the vector of a short text has "

@@ -28,7 +28,7 @@ from stillhouse.core.tokenizing import is_static
 from stillhouse.core.types import Encoding, Tokens
 from stillhouse.students.export.onnx import INPUTS, OUTPUT, graph_inputs, open_session, write_graph
 from stillhouse.students.head import pools_prompt
-from stillhouse.teachers.agreement import lowest_cosine, require_agreement, tokenised_sample
+from stillhouse.teachers.agreement import Unfit, lowest_cosine, require_agreement, tokenised_sample
 from stillhouse.teachers.forward import Encode, Forward, Later, default_batch_tokens
 from stillhouse.teachers.loading import as_encoder, load_teacher
 from stillhouse.teachers.weights import on_this_machine
@@ -160,6 +160,22 @@ def require_convertible(store: Store) -> None:
         raise BadInput(f"`teacher.runtime = {store.runtime}` must be able to run, but: {reason}. {_REMEDY}")
 
 
+def why_unfit(store: Store, workspace: Workspace, device: str, threads: int) -> str:
+    """Convert a store's teacher, and say why the store's runtime cannot compute its vectors; empty if it can.
+
+    Args:
+        store: Not in PyTorch; its texts have been read.
+        workspace: Holds its texts.
+        device: Device that the teacher runs on.
+        threads: Threads of this process.
+    """
+    try:
+        _Converted(store.runtime, workspace, device, threads).compared(store)
+    except Exception as error:  # What runtimes and compilers raise has no common base class.
+        return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+    return ""
+
+
 class _Converted:
     """A teacher in another runtime, converted once per length.
 
@@ -181,6 +197,13 @@ class _Converted:
             BadInput: It cannot be converted, or its vectors differ from PyTorch's.
         """
         require_convertible(store)
+        try:
+            return self.compared(store)
+        except Unfit as unfit:
+            raise BadInput(f"{unfit} {_REMEDY}") from unfit.__cause__
+
+    def compared(self, store: Store) -> Encode:
+        """As `encoder`; raises `Unfit` where the runtime cannot compute the vectors."""
         if store.max_length not in self._made:
             exact = replace(store, compute="float32", runtime=TORCH)
             loaded = load_teacher(exact, self._workspace, self._device)
@@ -229,9 +252,9 @@ def _write(teacher: nn.Module, graph: Path, store: Store) -> None:
     except BadInput as error:
         reason = str(error.__cause__ or error).strip().partition("\n")[0].rstrip(".")
         name = store.teacher.name if isinstance(store.teacher, Model) else store.label
-        raise BadInput(
-            f"`teacher.runtime = {store.runtime}` needs a teacher that torch.onnx can write as a graph, but "
-            f"{name} is none: {reason}. {_REMEDY}"
+        raise Unfit(
+            f"the runtime {store.runtime} needs a teacher that torch.onnx can write as a graph, but {name} "
+            f"is none: {reason}."
         ) from error
 
 

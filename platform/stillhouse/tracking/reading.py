@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from stillhouse.core.artifacts import default_root
-from stillhouse.core.console import say
+from stillhouse.core.console import show
 from stillhouse.core.databases import damage_of_database
 from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.core.redaction import redacted
@@ -155,9 +155,9 @@ def say_pages() -> None:
     path = default_root().resolve() / "mlflow.db"
     pages = _pages(f"sqlite:///{path}") if path.exists() else {}
     for name, page in pages.items():
-        say(f"trials of {name.removeprefix('stillhouse-')}: {UI}{page}")
+        show(f"trials of {name.removeprefix('stillhouse-')}: {UI}{page}")
     if not pages:
-        say(f"no sweep has run in {path.parent} yet")
+        show(f"no sweep has run in {path.parent} yet")
 
 
 def _pages(uri: str) -> dict[str, str]:

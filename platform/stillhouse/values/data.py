@@ -165,8 +165,10 @@ class Endpoint(Named):
         normalize: Whether its vectors have length 1.
         rescaled: Whether vectors are divided by their length.
         kept: Number of dimensions that it is asked for; 0 takes what it gives.
+        body: JSON of what a request has beside the texts, for the role of the texts; empty for nothing.
         prompts: Prompts by role, which are put in front of the texts before they are sent. Not part of the
             identity: a `Store` names the one prompt that its vectors have.
+        bodies: ``body`` by role; not part of the identity, since a `Store` names the one of its role.
         width: Number of dimensions of its vectors (E); not part of the identity.
         name: What it is called; for display, not part of the identity.
         requests: How it is asked; not part of the identity.
@@ -177,7 +179,9 @@ class Endpoint(Named):
     normalize: bool = False
     rescaled: bool = False
     kept: int = 0
+    body: str = field(default="", metadata={"identity": "unless_default"})
     prompts: Prompts = field(default=NO_PROMPTS, metadata={"identity": False})
+    bodies: Prompts = field(default=NO_PROMPTS, metadata={"identity": False})
     width: int = field(default=0, metadata={"identity": False})
     name: str = field(default="", metadata={"identity": False})
     requests: Requests = field(default=DEFAULT_REQUESTS, metadata={"identity": False})

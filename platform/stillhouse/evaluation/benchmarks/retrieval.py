@@ -18,6 +18,7 @@ from stillhouse.core.artifacts import Workspace, lock_of, locked, sha256_of
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.core.types import Encoder, FloatArray, IntArray
+from stillhouse.core.user_files import check_writable, is_file
 from stillhouse.corpora.published.judged import PLACES, Entry, JudgedCollection, find_collections
 from stillhouse.evaluation.benchmark import Benchmark, Options, itemised, opened
 from stillhouse.evaluation.finite_encoder import FiniteEncoder, Piecewise
@@ -113,7 +114,11 @@ def prepare(root: str, options: Options) -> Benchmark:
             f"folders such as BEIR's (corpus.jsonl, queries.jsonl, qrels) in {PLACES[0]}."
         )
     notes = tuple(note for collection in collections for note in collection.notes)
-    from_run, written, on_disk = options.flag("from_run"), options.flag("run"), _on_disk(options)
+    if (written := options.flag("run")) is not None:
+        check_writable(written, "--run")
+        rule = "--run must name a file where several collections are measured"
+        require(len(collections) == 1 or is_file(written), rule, run=str(written))
+    from_run, on_disk = options.flag("from_run"), _on_disk(options)
     if from_run is not None:
         collections, runs, more = runs_of(from_run, collections)
         notes += more

@@ -8,7 +8,7 @@ from stillhouse.core.console import say, show
 from stillhouse.core.errors import require
 from stillhouse.evaluation.items import FiguresAndItems, Measured
 from stillhouse.evaluation.paired import Paired, compare_figures
-from stillhouse.reports.tables import aligned
+from stillhouse.reports.layout import table_lines
 
 Compared = dict[str, dict[str, Paired]]
 """Comparisons by test set and figure."""
@@ -71,7 +71,7 @@ def show_against(
     cells = [[set_, kind, *_written(one, digits)][: len(header)] for set_, kind, one in ones]
     show()
     show(f"{name}: {titles[0]} against {titles[1]}")
-    for line in aligned(header, cells, left={0, 1}):
+    for line in table_lines(header, cells, {0, 1}, key=2):
         show(line)
     drawn = sorted({one.resamples for _, _, one in ones if one.resamples})
     if drawn:

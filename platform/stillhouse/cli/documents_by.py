@@ -16,7 +16,7 @@ from stillhouse.evaluation.asymmetric import (
 from stillhouse.evaluation.benchmark import Benchmark
 from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.items import Measured
-from stillhouse.reports.tables import aligned
+from stillhouse.reports.layout import table_lines
 from stillhouse.training.models import Source
 
 
@@ -145,7 +145,7 @@ def show_beside(
     ]
     show()
     show(f"{name}: documents by {teacher}, queries by {student} (asymmetric); kept is the teacher's share")
-    for line in aligned(header, cells, left={0, 1}):
+    for line in table_lines(header, cells, {0, 1}, key=2):
         show(line)
 
 

@@ -28,8 +28,8 @@ def run(options: Namespace) -> int:
     """Run the command."""
     from stillhouse.methods import known_methods, load_method, preset_rows
     from stillhouse.methods import presets as presets_of
+    from stillhouse.reports.layout import table_lines
     from stillhouse.reports.presets import presets_page, presets_table
-    from stillhouse.reports.tables import aligned
 
     require(
         options.method is not None or options.markdown,
@@ -49,7 +49,7 @@ def run(options: Namespace) -> int:
         header, rows = preset_rows(method)
         marked = [["*" if value.differs else "", *row] for value, row in zip(values, rows, strict=True)]
         show(f"{method.PAPER}\n")
-        for line in aligned(["", *header], marked, left=set(range(len(header) + 1))):
+        for line in table_lines(["", *header], marked, set(range(len(header) + 1)), key=2):
             show(line.rstrip())
         if "repo" in header:
             show("\n* the authors' code differs from the text")

@@ -22,7 +22,7 @@ from stillhouse.evaluation.chosen_suites import HUB, from_hub, suites_named
 from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.items import Figures, Measured
 from stillhouse.evaluation.search.indexes import check_index, parse_index
-from stillhouse.reports.tables import aligned
+from stillhouse.reports.layout import table_lines
 from stillhouse.sweeps.documents_by import documents_source
 from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
 from stillhouse.training.models import Source, find_model, stages_among
@@ -227,7 +227,7 @@ def _show(name: str, benchmark: Benchmark, figures: Figures) -> None:
 
     cells = [[line, *(cell(line, column) for column in columns)] for line in lines]
     show()
-    for text in aligned([name, *columns], cells, left={0}):
+    for text in table_lines([name, *columns], cells):
         show(text)
 
 

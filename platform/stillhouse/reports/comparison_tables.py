@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from stillhouse.reports.entries import COSTS, SPLITS, Entry
 from stillhouse.reports.escaping import in_csv, in_markdown
-from stillhouse.reports.tables import aligned, markdown
+from stillhouse.reports.layout import markdown_table, table_lines
 from stillhouse.tracking import readable
 
 _LABELS = {
@@ -76,7 +76,7 @@ def as_markdown(rows: Sequence[Entry], title: str) -> str:
     same = ", ".join(f"{name} {value}" for name, value in shared(rows).items())
     notes = [f"All runs: {in_markdown(same)}." if same else "", legend(rows, star="\\*")]
     text = "\n\n".join(note for note in notes if note)
-    return f"# {in_markdown(title)}\n\n{text}\n\n{markdown(header, table, left={0, len(header) - 1})}\n"
+    return f"# {in_markdown(title)}\n\n{text}\n\n{markdown_table(header, table, {0, len(header) - 1})}\n"
 
 
 def as_lines(rows: Sequence[Entry], quality: str) -> list[str]:
@@ -98,7 +98,7 @@ def as_lines(rows: Sequence[Entry], quality: str) -> list[str]:
         for row in sorted(rows, key=order)
     ]
     header = ["", *map(label, shown), "ended"]
-    lines = aligned(header, table, left={0, len(header) - 1})
+    lines = table_lines(header, table, {0, len(header) - 1})
     return [*lines, *([legend(rows)] if legend(rows) else [])]
 
 

@@ -14,7 +14,8 @@ import yaml
 
 from stillhouse.core.roles import ASYMMETRIC
 from stillhouse.evaluation.suites import fact_of
-from stillhouse.reports.escaping import in_cell, in_code, in_markdown, in_quotes
+from stillhouse.reports.escaping import in_code, in_markdown, in_quotes
+from stillhouse.reports.layout import markdown_table
 from stillhouse.students.export.asymmetric import QUERY_ONNX
 from stillhouse.students.export.modules import COMPACT, ONNX, ONNX_INT8, ROUTED, STOCK, TOWERS
 from stillhouse.students.export.onnx import GRAPHS
@@ -307,7 +308,7 @@ def _figures(card: Card, export: Deployed) -> str:
         for name in names
     ]
     what = {name.partition("_")[0]: fact["what"] for name, fact in known.items() if fact}
-    text = [_table(["", "measured on", *card.metrics], rows, left=2)]
+    text = [markdown_table(["", "measured on", *card.metrics], rows, {0, 1})]
     text += ["\n".join(f"* `{start}`: {meaning}" for start, meaning in what.items())] if what else []
     text += [_ASYMMETRIC] if any(f"_{ASYMMETRIC}_" in name for name in names) else []
     other = "" if export.form in (STOCK, TOWERS) else ", not with this export"
@@ -332,7 +333,7 @@ def _sizes(card: Card, export: Deployed) -> str:
         [name, *(_shown(column[name]) if name in column else "–" for column in sizes.values())]
         for name in names
     ]
-    text = [_table(["", *sizes], rows, left=1)]
+    text = [markdown_table(["", *sizes], rows)]
     if export.form == ROUTED:
         text.append("The sizes of this folder are those of both sides together; its times are of queries.")
     machines = {"this folder": export.machine, "the other columns": card.machine if card.sizes else {}}
@@ -377,17 +378,7 @@ def _licences(card: Card) -> str:
 
 def _pairs(header: tuple[str, str], values: Mapping[str, object]) -> str:
     rows = [[name, _shown(value)] for name, value in values.items()]
-    return _table(list(header), rows, left=2) if rows else "None are known."
-
-
-def _table(header: list[str], rows: list[list[str]], *, left: int) -> str:
-    rule = ["---" if column < left else "---:" for column in range(len(header))]
-    return "\n".join("| " + " | ".join(map(_cell, row)) + " |" for row in [header, rule, *rows])
-
-
-def _cell(text: str) -> str:
-    """Text that stays in its cell."""
-    return in_cell(text)
+    return markdown_table(header, rows, {0, 1}) if rows else "None are known."
 
 
 def _shown(value: object) -> str:

@@ -1,7 +1,7 @@
 """The table of a method's presets with the source of each value, and the page of all methods."""
 
 from stillhouse.methods import Method, known_methods, load_method, name_of, preset_rows
-from stillhouse.reports.tables import markdown
+from stillhouse.reports.layout import markdown_table
 
 HEAD = """# Presets and their sources
 
@@ -16,7 +16,7 @@ def presets_table(method: Method) -> str:
     """A method's presets with their sources, as a Markdown table."""
     header, rows = preset_rows(method)
     cells = [[f"`{name}`", *others] for name, *others in rows]
-    return markdown(header, cells, left=set(range(len(header))))
+    return markdown_table(header, cells, set(range(len(header))))
 
 
 def presets_page() -> str:

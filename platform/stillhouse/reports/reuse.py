@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from stillhouse.core.artifacts import Workspace, read_manifest
-from stillhouse.reports.tables import aligned, markdown
+from stillhouse.reports.layout import markdown_table, table_lines
 from stillhouse.values.stage import Stage
 
 _HEADER = ["stage", "built", "reused", "seconds", "seconds spared"]
@@ -50,12 +50,12 @@ def reuse(plans: Iterable[Stage], workspace: Workspace) -> list[Reuse]:
 
 def reuse_table(kinds: Sequence[Reuse]) -> str:
     """Format the kinds as a table for the terminal."""
-    return "\n".join(aligned(_HEADER, _cells(kinds), left={0}))
+    return "\n".join(table_lines(_HEADER, _cells(kinds)))
 
 
 def reuse_table_markdown(kinds: Sequence[Reuse]) -> str:
     """Format the same as a Markdown table."""
-    return markdown(_HEADER, _cells(kinds), left={0})
+    return markdown_table(_HEADER, _cells(kinds))
 
 
 def _cells(kinds: Sequence[Reuse]) -> list[list[str]]:

@@ -1,19 +1,18 @@
 """The tables of a sweep, for the terminal and as Markdown: its trials, and the final comparison."""
 
 import math
+import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stillhouse.core.roles import ASYMMETRIC
 from stillhouse.evaluation.geometry import GEOMETRY
-from stillhouse.reports.escaping import in_cell
+from stillhouse.reports.layout import WIDTH, markdown_table, table_lines
 from stillhouse.reports.trials import STATES, best_of, quality_of, ranked, short, varied
 from stillhouse.search.records import TrialRecord
 from stillhouse.tracking import MSE_BASELINE, readable
 
-WIDTH = 140
-_GAP = "  "
 SYNTHETIC = "synthetic"
 """Prefix of the figures of synthetic queries."""
 _COST = {"parameters": "parameters", "megabytes": "MB", "sentences_per_second": "sentences/s"}
@@ -25,7 +24,7 @@ _MODELS = {
     "untrained": "untrained student",
 }
 
-Cells = list[list[str]]
+Rows = list[list[str]]
 
 
 def trial_table(
@@ -56,7 +55,7 @@ def trial_table(
     shown, shown_figures = list(names), list(figures)
     while True:
         header, cells = _trial_cells(records, shown, shown_figures, quality, teacher)
-        lines = aligned(header, cells, left={len(header) - 1})
+        lines = table_lines(header, cells, {len(header) - 1}, width=sys.maxsize)
         if max(map(len, lines)) <= width or not (shown_figures[1:] or shown):
             break
         if shown_figures[1:]:
@@ -75,7 +74,7 @@ def trial_table(
 
 def trial_cells(
     records: Sequence[TrialRecord], quality: str, teacher: Mapping[str, float] | None = None
-) -> tuple[list[str], Cells]:
+) -> tuple[list[str], Rows]:
     """Return the header and one row per trial, with all hyper-parameters and dev figures."""
     names = list(dict.fromkeys(name for record in records for name in record.hyper_parameters))
     header, cells = _trial_cells(records, names, _figures(records, quality), quality, teacher)
@@ -84,7 +83,7 @@ def trial_cells(
 
 def ranking_cells(
     records: Sequence[TrialRecord], quality: str, teacher: Mapping[str, float] | None = None
-) -> tuple[list[str], Cells]:
+) -> tuple[list[str], Rows]:
     """Return the header and one row per trial in few columns: the selecting figure, then what varied."""
     names, _ = varied(records)
     header, cells = _trial_cells(records, names, [quality], quality, teacher)
@@ -104,7 +103,7 @@ def trial_table_markdown(
 ) -> str:
     """Format the trials with all their hyper-parameters and dev figures as a Markdown table."""
     header, cells = trial_cells(records, quality, teacher)
-    return markdown(header, cells, left={len(header) - 1})
+    return markdown_table(header, cells, {len(header) - 1})
 
 
 def comparison_table(tested: Mapping[str, Mapping[str, Any]], width: int = WIDTH) -> str:
@@ -117,19 +116,15 @@ def comparison_table(tested: Mapping[str, Mapping[str, Any]], width: int = WIDTH
     """
     header, cells = comparison_cells(tested)
     legend = textwrap.wrap(_legend(_test_figures(tested)), width, subsequent_indent="  ")
-    figures = [[column] for column in range(1, len(header) - len(_COST))]
-    costs = list(range(len(header) - len(_COST), len(header)))
-    parts = _joined([*figures, costs], header, cells, width)
-    tables = ["\n".join(_part(header, cells, part)) for part in parts]
-    return "\n".join([*legend, "\n\n".join(tables)])
+    return "\n".join([*legend, *table_lines(header, cells, width=width)])
 
 
 def comparison_table_markdown(tested: Mapping[str, Mapping[str, Any]]) -> str:
     """Format the same comparison as a Markdown table."""
-    return markdown(*comparison_cells(tested), left={0})
+    return markdown_table(*comparison_cells(tested))
 
 
-def comparison_cells(tested: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], Cells]:
+def comparison_cells(tested: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], Rows]:
     """Return the header and one row per model of the final comparison."""
     names = _test_figures(tested)
     order = [model for model in _MODELS if model in tested]
@@ -185,7 +180,7 @@ def sweep_description(
     )
     for count in range(len(cells), -1, -1):
         rest = f"\n\n{len(cells) - count} more trials are in `report.md`." if count < len(cells) else ""
-        whole = f"{text}{markdown(header, cells[:count], left={len(header) - 1})}{rest}"
+        whole = f"{text}{markdown_table(header, cells[:count], {len(header) - 1})}{rest}"
         if len(whole) <= most:
             break
     return whole
@@ -200,60 +195,13 @@ def data_line(facts: Mapping[str, Any]) -> str:
     return f"{facts['collection']}. Kept out of training: {' and '.join(left_out) or 'nothing'}."
 
 
-def aligned(header: Sequence[str], cells: Cells, left: set[int]) -> list[str]:
-    """Lay out lines of equal columns, those in ``left`` to the left; long headings are wrapped."""
-    stacked = [_stacked(name) for name in header]
-    height = max(len(lines) for lines in stacked)
-    above = [[""] * (height - len(lines)) + lines for lines in stacked]
-    widths = [
-        max(len(text) for text in [*above[column], *(row[column] for row in cells)])
-        for column in range(len(header))
-    ]
-    rows = [[above[column][line] for column in range(len(header))] for line in range(height)]
-    rule = ["-" * width for width in widths]
-
-    def joined(row: Sequence[str]) -> str:
-        padded = (
-            text.ljust(width) if column in left else text.rjust(width)
-            for column, (text, width) in enumerate(zip(row, widths, strict=True))
-        )
-        return _GAP.join(padded).rstrip()
-
-    return [joined(row) for row in [*rows, rule, *cells]]
-
-
-def markdown(header: Sequence[str], cells: Cells, left: set[int]) -> str:
-    """Format a Markdown table; the columns in ``left`` are aligned to the left."""
-    rule = [":--" if column in left else "--:" for column in range(len(header))]
-    escaped = [[in_cell(text) for text in row] for row in [header, rule, *cells]]
-    return "\n".join(f"| {' | '.join(row)} |" for row in escaped)
-
-
-def _part(header: Sequence[str], cells: Cells, columns: Sequence[int]) -> list[str]:
-    """Lay out the first column and ``columns``."""
-    rows = [[row[column] for column in (0, *columns)] for row in [header, *cells]]
-    return aligned(rows[0], rows[1:], left={0})
-
-
-def _joined(groups: Sequence[list[int]], header: Sequence[str], cells: Cells, width: int) -> list[list[int]]:
-    """Join neighbouring groups of columns as long as a table of them is not wider than ``width``."""
-    parts: list[list[int]] = []
-    for group in groups:
-        longer = [*(parts[-1] if parts else []), *group]
-        if parts and max(map(len, _part(header, cells, longer))) <= width:
-            parts[-1] = longer
-        else:
-            parts.append(group)
-    return parts
-
-
 def _trial_cells(
     records: Sequence[TrialRecord],
     names: Sequence[str],
     figures: Sequence[str],
     quality: str,
     teacher: Mapping[str, float] | None,
-) -> tuple[list[str], Cells]:
+) -> tuple[list[str], Rows]:
     best, base = best_of(records), (teacher or {}).get(quality, math.nan)
     kept = ["kept"] if math.isfinite(base) else []
     header = ["trial", *names, *_brief(figures), *kept, "examples", "seconds", "ended"]
@@ -345,15 +293,3 @@ def _figure(value: Any) -> str:
 def _share(value: float, base: float) -> str:
     share = value / base if base else math.nan
     return f"{100 * share:.1f} %" if math.isfinite(share) else "–"
-
-
-def _stacked(name: str, most: int = 10) -> list[str]:
-    """A heading broken at its underscores into lines of about ten characters."""
-    lines = [""]
-    for part in name.split("_"):
-        joined = f"{lines[-1]}_{part}" if lines[-1] else part
-        if len(joined) > most and lines[-1]:
-            lines.append(part)
-        else:
-            lines[-1] = joined
-    return [f"{line}_" for line in lines[:-1]] + lines[-1:]

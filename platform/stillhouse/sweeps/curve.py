@@ -17,7 +17,7 @@ from stillhouse.preflight.bank import full_bank
 from stillhouse.preflight.examination import at_start
 from stillhouse.preflight.finding import print_concerns
 from stillhouse.preflight.planned import texts_of
-from stillhouse.reports.tables import aligned
+from stillhouse.reports.layout import table_lines
 from stillhouse.search.experiment_file import Summary
 from stillhouse.sweeps.ahead import ahead_of_training
 from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
@@ -141,7 +141,7 @@ def curve_table(points: Sequence[Point]) -> str:
         for point in points
     ]
     return "\n".join(
-        aligned(["fraction", *(f"{label}_rows" for label in stages), *figures], cells, left=set())
+        table_lines(["fraction", *(f"{label}_rows" for label in stages), *figures], cells, set())
     )
 
 
@@ -170,7 +170,7 @@ def variants_table(
         ]
         for name, metrics in {**named, **(summary or {})}.items()
     ]
-    return "\n".join(aligned(["variant", *figures, "seconds"], cells, left={0}))
+    return "\n".join(table_lines(["variant", *figures, "seconds"], cells))
 
 
 def _before(point: Point) -> dict[str, float]:

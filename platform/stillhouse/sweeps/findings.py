@@ -24,8 +24,8 @@ from stillhouse.reports.importances import (
     importances,
     load_study,
 )
+from stillhouse.reports.layout import markdown_table
 from stillhouse.reports.pages import Section, Table
-from stillhouse.reports.tables import markdown
 from stillhouse.search.effects import effects
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.space import Space
@@ -60,10 +60,10 @@ class Findings:
         parts = []
         if self.shares or self.inert:
             parts += [f"## {HEADING}", *self.sentences()]
-            parts += [markdown(*share_cells(self.shares), left={0, 1})] if self.shares else []
+            parts += [markdown_table(*share_cells(self.shares), {0, 1})] if self.shares else []
         parts += ["## Importances", importance_note(self.importances)]
         if self.importances.shares:
-            parts.append(markdown(*importance_cells(self.importances), left={0, 3}))
+            parts.append(markdown_table(*importance_cells(self.importances), {0, 3}))
         return "\n\n".join(parts)
 
     def sections(self) -> list[Section]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from stillhouse.core.console import duration
-from stillhouse.reports.tables import aligned
+from stillhouse.reports.layout import table_lines
 from stillhouse.sweeps.planning.arithmetic import PARTS
 from stillhouse.sweeps.planning.plan import Plan
 
@@ -50,5 +50,5 @@ def size(gigabytes: float) -> str:
 
 
 def _table(names: list[str], cells: list[list[str]], left: set[int]) -> Iterator[str]:
-    for line in aligned(names, cells, left=left):
+    for line in table_lines(names, cells, left):
         yield f"  {line}".rstrip()

@@ -26,6 +26,7 @@ from harness import ROOT, machine
 
 from stillhouse.cli.main import main as stillhouse
 from stillhouse.core.identity import fingerprint
+from stillhouse.reports.layout import markdown_table
 from stillhouse.search.experiment_file import DATA_ROOT, Run, load_runs
 
 PAPERS = ROOT / "search_spaces" / "papers"
@@ -253,23 +254,25 @@ def page(results: list[dict[str, Any]]) -> str:
         f"`make papers`: {facts}. Stages are given with their steps and seconds; one in brackets was "
         "made by an earlier row. Seconds of a row include reading and embedding what no earlier row had. "
         "Core seconds are this program's own, whatever else the machine does.\n",
-        "| file | variant | seconds | core seconds | stages | dev | suite |\n|---|---|---|---|---|---|---|",
     ]
+    header, rows = ["file", "variant", "seconds", "core seconds", "stages", "dev", "suite"], []
     for result in results:
         suites = [
             f"{name} ({suite['seconds']:.0f} s): {figures_of(suite['figures'])}"
             for name, suite in result["suites"].items()
         ]
-        cells = [
-            f"`{result['file']}`",
-            result["variant"] or "–",
-            f"{result['seconds']:.0f}" + (" **failed**" if result["exit_code"] else ""),
-            f"{result['core_seconds']:.0f}",
-            ", ".join(map(stage_cell, result["stages"])),
-            figures_of(result["dev"]),
-            "; ".join(suites),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
+        rows.append(
+            [
+                f"`{result['file']}`",
+                result["variant"] or "–",
+                f"{result['seconds']:.0f}" + (" **failed**" if result["exit_code"] else ""),
+                f"{result['core_seconds']:.0f}",
+                ", ".join(map(stage_cell, result["stages"])),
+                figures_of(result["dev"]),
+                "; ".join(suites),
+            ]
+        )
+    lines.append(markdown_table(header, rows, {0, 1, 4, 5, 6}))
     warned: dict[str, list[str]] = {}
     for result in results:
         for line in warnings_of(result):

@@ -10,6 +10,7 @@ from injection import Result
 from scenarios import SAME
 
 from stillhouse.core.machine import describe_machine
+from stillhouse.reports.layout import markdown_table
 
 _HEAD = """\
 # Faults
@@ -101,24 +102,23 @@ def commit_date(repository: Path) -> str:
 
 def _section(scenario: str, results: Sequence[Result]) -> str:
     heading = scenario[0].upper() + scenario[1:]
-    lines = [
-        f"## {heading}\n",
-        "| fault | times | recovered | rows lost or doubled | hashes equal | work repeated | longest stall |",
-        "|---|---|---|---|---|---|---|",
+    header = ["fault", "times", "recovered", "rows lost or doubled"]
+    header += ["hashes equal", "work repeated", "longest stall"]
+    rows = [
+        _row(fault, [result for result in results if result.fault == fault])
+        for fault in dict.fromkeys(result.fault for result in results)
     ]
-    for fault in dict.fromkeys(result.fault for result in results):
-        lines.append(_row(fault, [result for result in results if result.fault == fault]))
-    return "\n".join(lines) + "\n"
+    return f"## {heading}\n\n{markdown_table(header, rows)}\n"
 
 
-def _row(fault: str, results: Sequence[Result]) -> str:
+def _row(fault: str, results: Sequence[Result]) -> list[str]:
     times = len(results)
     recovered = sum(result.recovered for result in results)
     equal = sum(result.equal for result in results)
     rows = sum(result.lost + result.doubled for result in results)
     stall = max(result.stall for result in results)
-    counts = f"{times} | {recovered} | {rows} | {equal} of {times}"
-    return f"| {fault} | {counts} | {_work(results)} | {stall:.1f} s |"
+    counts = [str(times), str(recovered), str(rows), f"{equal} of {times}"]
+    return [fault, *counts, _work(results), f"{stall:.1f} s"]
 
 
 def _work(results: Sequence[Result]) -> str:

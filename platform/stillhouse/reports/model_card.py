@@ -138,7 +138,8 @@ class Card:
         reproducibility: Facts by name: store key, seed, versions, ….
         licence: SPDX identifier of the teacher's licence, or several joined by "and"; empty if unknown.
         base_models: Ids on the hub of the models whose weights or outputs it was made from.
-        language: ISO code of the language; empty if unknown.
+        language: ISO codes of the languages that the experiment names, separated by commas; empty if it names
+            none.
     """
 
     name: str
@@ -158,7 +159,7 @@ class Card:
     reproducibility: Mapping[str, object] = field(default_factory=dict)
     licence: str = ""
     base_models: Sequence[str] = ()
-    language: str = "en"
+    language: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Return plain data, which ``Card(**data)`` reads again."""
@@ -171,7 +172,7 @@ class Deployed:
 
     Attributes:
         form: One of the formats of `students.export.formats`, ``towers``, or ``asymmetric``.
-        path: The folder, as users write it.
+        path: Name of the folder, which is valid wherever it is copied to.
         dim: D.
         max_length: Maximum number of tokens per text; longer texts are truncated.
         parity: The lowest cosine to the vectors of the trained student.
@@ -281,7 +282,7 @@ def _front_matter(card: Card, export: Deployed) -> str:
         *(["int8"] if export.form == ONNX_INT8 else []),
     ]
     fields: dict[str, object] = {
-        **({"language": card.language} if card.language else {}),
+        **({"language": card.language.split(",")} if card.language else {}),
         "library_name": library,
         "pipeline_tag": "sentence-similarity",
         "tags": tags,

@@ -1,6 +1,5 @@
 """Export of a trained stage: the folder, its parity check and its model card."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -176,7 +175,7 @@ def describe_export(encoder: Any, target: Path, form: str, parity: float, joiner
     inner = _encoder_in(encoder)
     return Deployed(
         form=form,
-        path=_shown_path(target),
+        path=target.resolve().name,
         dim=int(encoder.dim),
         max_length=encoder.max_length,
         parity=parity,
@@ -189,12 +188,6 @@ def describe_export(encoder: Any, target: Path, form: str, parity: float, joiner
         prompts=str(inner.prompts) if inner.prompts else "",
         graph=form in GRAPHS or (target / QUERY_ONNX).is_dir(),
     )
-
-
-def _shown_path(target: Path) -> str:
-    """The path as users write it: from the current folder if it is in there."""
-    whole, here = target.resolve(), Path.cwd()
-    return Path(os.path.relpath(whole, here)).as_posix() if whole.is_relative_to(here) else whole.as_posix()
 
 
 def formats_of(folder: Path) -> dict[str, str]:
@@ -289,6 +282,7 @@ def champion_card(
         },
         licence="" if teacher is None else _licences_of(teacher),
         base_models=_base_models(stage.student, *named),
+        language=str(facts.get("languages", "")),
     )
 
 

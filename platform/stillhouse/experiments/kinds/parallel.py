@@ -83,7 +83,11 @@ class Parallel(DataKind[ParallelData]):
     def prepare(self, context: "Preparation") -> ParallelData:
         """Read the pairs; the teacher embeds the sources, which also serve as sentences."""
         from stillhouse.corpora.splits import say_split
-        from stillhouse.experiments.parallel_text import measure_translations, read_parallel_data
+        from stillhouse.experiments.parallel_text import (
+            measure_translations,
+            parallel_corpora,
+            read_parallel_data,
+        )
 
         data = read_parallel_data(
             context.workspace,
@@ -97,7 +101,12 @@ class Parallel(DataKind[ParallelData]):
         store = context.trained_on(data.train.columns["source"])
         measure_translations(context, data.dev, data.test)
         context.provide(Sentences, SentenceData(store, rows=context.rows(store.texts)))
-        context.facts |= {"corpus": self.corpora, "store": store.fingerprint}
+        languages = dict.fromkeys(corpus.language for corpus in parallel_corpora(self.corpora))
+        context.facts |= {
+            "corpus": self.corpora,
+            "languages": ",".join(languages),
+            "store": store.fingerprint,
+        }
         if data.contrast is not None:
             context.facts |= {
                 "contrast_corpus": self.contrast,

@@ -38,7 +38,7 @@ After every injection all of this must hold, otherwise it counts as not recovere
 
 A sweep on Ray is disturbed by one fault after another, start after start of the same command, until it has
 finished. The command must notice the death of one of Ray's own processes and end within {notice}. What is
-there in the end (all trials with their curves and weights, the champion, the runs in MLflow) counts for every
+there in the end (all trials with their curves and weights, what won, the runs in MLflow) counts for every
 fault of such a chain: if it differs from the undisturbed sweep, none of them was recovered.
 """
 _COLUMNS = """\

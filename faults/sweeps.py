@@ -177,7 +177,7 @@ def a_sweep(world: World) -> Iterator[Sweep]:
 
 
 def sweep_signature(root: Path, report: Path) -> dict[str, Any]:
-    """What must be equal: artifacts, trials with their curves and weights, the champion, runs, openings."""
+    """What must be equal: artifacts, trials with their curves and weights, what won, runs, openings."""
     told = json.loads(report.read_bytes()) if report.exists() else {}
     trials = [
         (
@@ -189,13 +189,13 @@ def sweep_signature(root: Path, report: Path) -> dict[str, Any]:
         )
         for each in told.get("trials", ())
     ]
-    champion = told.get("champion") or {}
-    kept = {name: champion.get(name) for name in ("weights_sha256", "dev", "metrics", "hyper_parameters")}
+    best = told.get("student") or {}
+    kept = {name: best.get(name) for name in ("weights_sha256", "dev", "metrics", "hyper_parameters")}
     openings = root / "openings.jsonl"
     return {
         **signature(root),
         "trials": trials,
-        "champion": kept,
+        "student": kept,
         "runs": _runs(root / "mlflow.db"),
         "openings": len(openings.read_text().splitlines()) if openings.exists() else 0,
     }

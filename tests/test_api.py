@@ -103,7 +103,7 @@ def test_a_sweep_is_the_same_by_the_interface_and_by_the_command(
 
     def noted(options: SweepOptions) -> dict[str, Any]:
         asked.append(options)
-        return {"champion": None}
+        return {"student": None}
 
     monkeypatch.setattr(sweep_module, "sweep", noted)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
@@ -241,7 +241,7 @@ def test_a_sweep_of_a_file_takes_its_method_preset_and_scale(
 
     def record(options: SweepOptions) -> dict[str, Any]:
         seen.append(options)
-        return {"champion": None}
+        return {"student": None}
 
     monkeypatch.setattr(sweep_module, "sweep", record)
     where = {"space": tmp_path / "file.yaml", "scale": "small", "data_root": tmp_path, "trials": 2}

@@ -274,7 +274,7 @@ def sweep(
         scheduler: Rule that stops weak trials early, such as ``asha``; ``none`` stops none.
         objectives: ``quality`` alone, or with ``size`` or ``latency``.
         name: Name of the sweep; empty takes the method's.
-        register_anyway: Whether to register a champion that loses on the test split.
+        register_anyway: Whether to register a student that is worse than the baseline on the test split.
         root: The workspace's folder; None takes ``$STILLHOUSE_ROOT``, else ``./runs``.
         remote: Address of the remote that keeps the workspace for all nodes; None takes
             ``$STILLHOUSE_REMOTE``, and an empty one has none.
@@ -284,7 +284,7 @@ def sweep(
         verbose: Whether the output of the libraries is shown.
 
     Returns:
-        ``champion``, ``teacher``, ``baseline``, ``untrained`` and ``trials``, as ``--json`` writes them.
+        ``student``, ``teacher``, ``baseline``, ``untrained`` and ``trials``, as ``--json`` writes them.
 
     Raises:
         BadInput: If an input cannot be used; the message says why and what to do.
@@ -391,8 +391,8 @@ def export(
     """Write a trained student in a form that others load.
 
     Args:
-        stage: Folder or name of a finished stage, such as `Trained.folder`, or of a sweep, whose champion is
-            exported.
+        stage: Folder or name of a finished stage, such as `Trained.folder`, or of a sweep, whose best student
+            is exported.
         folder: Where to write.
         form: ``sentence-transformers``, ``onnx``, ``onnx-int8``, ``compact`` or ``asymmetric``.
         soup: Further stages or sweeps, such as other seeds; the mean of the weights is exported.

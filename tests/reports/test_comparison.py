@@ -15,7 +15,7 @@ from stillhouse.reports.comparison_tables import as_csv, as_markdown, label
 from stillhouse.reports.cost_maps import maps, selecting
 from stillhouse.reports.entries import Entry, entries, over_seeds
 from stillhouse.sweeps.test_log import tag_tested_runs
-from stillhouse.tracking import CHAMPION_IS, Row
+from stillhouse.tracking import BEST_TRIAL, Row
 from stillhouse.tracking.location import tracking_uri
 from stillhouse.tracking.mlflow_tracker import MLflowTracker
 from stillhouse.tracking.reading import read_runs
@@ -49,13 +49,13 @@ def record_sweep(root: Path, name: str, seed: int, sentences: int) -> None:
         if state == "finished":
             tracker.metrics(trial, [Row(100, 1e9, {f"cost/{each}": value for each, value in COST.items()})])
         tracker.finish(trial, state)
-    tested = {"champion": (0.39, 69.0), "teacher": (0.49, 90.9), "baseline": (0.37, 69.0)}
+    tested = {"student": (0.39, 69.0), "teacher": (0.49, 90.9), "baseline": (0.37, 69.0)}
     report = {
         f"test/{who}/{each}": value
         for who, (quality, size) in tested.items()
         for each, value in {QUALITY: quality, **LYING, **COST, "megabytes": size, "threads": 2.0}.items()
     }
-    tracker.metrics((name,), [Row(3, 1e9, {**report, CHAMPION_IS: 1.0, f"dev/teacher/{QUALITY}": 0.6})])
+    tracker.metrics((name,), [Row(3, 1e9, {**report, BEST_TRIAL: 1.0, f"dev/teacher/{QUALITY}": 0.6})])
     tracker.finish((name,))
     assert tracker.close(30) == ""
 
@@ -133,7 +133,7 @@ def test_markdown_and_csv() -> None:
         "",
         "All runs: method ibkd.",
         "",
-        r"\* is the best trial, the one that was tested. ± is the standard deviation over seeds.",
+        r"\* is the best student, which was exported. ± is the standard deviation over seeds.",
         "",
         "|  | rate | text | dev docsearch mrr@10 | parameters | MB | seconds | ended |",
         "| :-- | --: | --: | --: | --: | --: | --: | :-- |",

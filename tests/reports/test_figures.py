@@ -2,6 +2,7 @@ import json
 import math
 import re
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ import pytest
 
 from stillhouse.reports.figures import write_figures
 from stillhouse.reports.tables import ranking_cells
-from stillhouse.reports.trials import best_of, front, ranked, second_name, short
-from stillhouse.search.records import TrialRecord
+from stillhouse.reports.trials import front, ranked, second_name, short
+from stillhouse.search.records import TrialRecord, best_record
 
 QUALITY = "docsearch_cosine_mrr@10"
 
@@ -66,12 +67,13 @@ def test_values_are_printed_compactly(value: object, text: str) -> None:
     assert short(value) == text
 
 
-def study_of(path: Path, records: list[TrialRecord]) -> Path:
+def study_of(path: Path, records: list[TrialRecord], **more: Any) -> Path:
     """Write trials as an Optuna study, as a sweep would."""
     kinds: dict[str, Any] = {
         "rate": optuna.distributions.FloatDistribution(1e-10, 1.0, log=True),
         "temperature": optuna.distributions.CategoricalDistribution([0.05, 0.1]),
         "layers": optuna.distributions.CategoricalDistribution(["last", "first"]),
+        **more,
     }
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     directions = ["maximize", "minimize"][: max([1, *(len(record.values or ()) for record in records)])]
@@ -140,9 +142,9 @@ def test_front_keeps_undominated_trials() -> None:
 
 
 def test_best_is_a_finished_trial() -> None:
-    best = best_of([record(0, 0.5), record(1, 0.9, "PRUNED"), record(2, math.nan), record(3, 0.6)])
+    best = best_record([record(0, 0.5), record(1, 0.9, "PRUNED"), record(2, math.nan), record(3, 0.6)])
     assert best is not None and best.number == 3
-    assert best_of([record(0, 0.5, "PRUNED")]) is None
+    assert best_record([record(0, 0.5, "PRUNED")]) is None
 
 
 def test_trials_are_ranked_by_the_selecting_figure() -> None:
@@ -198,7 +200,7 @@ def test_all_figures_are_written(tmp_path: Path) -> None:
     assert page.count("<img ") == page.count('src="data:image/png;base64,') == 6
     assert re.findall(r'<script[^>]+src="([^"]+)"', page) == ["plotly.min.js"]
     assert len(page) < 1_000_000
-    assert "best student" in page and page.index("*9") < page.index("<td>0</td>")
+    assert "best student" in page and page.index("*9") < page.index('<td class="text">0</td>')
 
 
 def test_learning_curves_show_the_best_trial_and_the_teacher(tmp_path: Path) -> None:
@@ -210,11 +212,48 @@ def test_learning_curves_show_the_best_trial_and_the_teacher(tmp_path: Path) -> 
     assert named == [
         ("finished", True, 0.3),
         ("finished", False, pytest.approx(0.401)),
-        ("best: trial 2", True, 0.5),
+        ("best student: trial 2", True, 0.5),
         ("stopped early", True, 0.2),
     ]
     assert figure["layout"]["shapes"][0]["y0"] == 0.75
     assert figure["layout"]["yaxis"]["title"]["text"] == "docsearch mrr@10 (dev)"
+
+
+def test_the_refit_has_a_curve_and_a_row(tmp_path: Path) -> None:
+    records = [*trials(3), record(3, 0.2, "PRUNED", rate=1e-5, temperature=0.1)]
+    again = replace(records[2], refit=True, curve={1024: 0.5, 9000: 0.7, 9999: 0.6}, values=(0.7,))
+    study = study_of(tmp_path / "study.db", records)
+    page = write_figures(
+        tmp_path, [*records, again], QUALITY, study=study, facts=["teacher T"], links={"export": "../export"}
+    )
+    page = page / "sweep.html"
+    curves = {curve["name"]: curve for curve in shown(page)["learning-curves"]["data"]}
+    best = curves["best student: refit of trial 2"]
+    assert (best["x"], best["y"], best["line"]["width"]) == ([1024, 9000, 9999], [0.5, 0.7, 0.6], 3)
+    assert curves["trial 2, which was refitted"]["y"][-1] == 0.5
+    rows = re.findall(r'<tr( class="\w+")?><td[^>]*>([^<]+)</td>', page.read_text())
+    assert rows == [
+        (' class="best"', "*refit of 2"),
+        ("", "2"),
+        ("", "1"),
+        ("", "0"),
+        (' class="dim"', "3"),
+    ]
+    below = r'<p>teacher T · searched until \d{4}-.* · <a href="../export">export</a></p>'
+    assert re.search(below, page.read_text())
+
+
+def test_no_more_than_four_panels_stand_beside_each_other(tmp_path: Path) -> None:
+    """More of them would lie outside of a screen; 1e-4 is not written as 100µ."""
+    records = [record(i, 0.1 * i, **{f"p{j}": 1e-5 * 3**i + 1e-7 * j for j in range(6)}) for i in range(4)]
+    kinds = {f"p{j}": optuna.distributions.FloatDistribution(1e-10, 1.0, log=True) for j in range(6)}
+    study = study_of(tmp_path / "study.db", records, **kinds)
+    drawn = shown(write_figures(tmp_path, records, QUALITY, study=study) / "sweep.html")
+    panels = {name: len(each["data"]) for name, each in drawn.items() if name.startswith("slices")}
+    assert panels == {"slices": 4, "slices-2": 2}
+    for name in panels:
+        assert "width" not in drawn[name]["layout"]
+        assert drawn[name]["layout"]["xaxis"]["exponentformat"] == "e"
 
 
 def test_the_page_is_deterministic(tmp_path: Path) -> None:

@@ -78,13 +78,14 @@ def test_the_front_matter_is_what_hubs_read(form: str, library: str, tags: set[s
     data = front_matter(model_card(CARD, FORMS[form]))
     assert data.library_name == library and data.pipeline_tag == "sentence-similarity"
     assert data.base_model == ["sentence-transformers/all-MiniLM-L6-v2"]
-    assert data.license == "apache-2.0" and data.language == "en"
+    assert data.license == "apache-2.0" and data.language is None
     assert {"knowledge-distillation", *tags} <= set(data.tags or ())
     assert ("onnx" in (data.tags or ())) == ("onnx" in tags)
 
 
 def test_what_is_unknown_is_left_out_or_called_unknown() -> None:
-    bare = Card(name="bare", teacher="", student="a student", method="MSE", language="")
+    bare = Card(name="bare", teacher="", student="a student", method="MSE")
+    assert front_matter(model_card(replace(bare, language="de,fr"), STOCK)).language == ["de", "fr"]
     card = model_card(bare, replace(STOCK, sizes={}))
     data = front_matter(card)
     assert data.license is None and data.base_model is None and data.language is None

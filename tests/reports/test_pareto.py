@@ -75,7 +75,7 @@ def test_the_front_of_quality_and_latency(tmp_path: Path, tiny_model: Path, ray_
     }
     assert sorted(report["front"]) == sorted({trial["number"] for trial in trials} - dominated)
     best = max(trials, key=lambda trial: (trial["values"][0], -trial["values"][1]))
-    assert report["champion"]["trial"] == best["number"]
+    assert report["student"]["trial"] == best["number"]
     assert f"refit of trial {best['number']}: 256 examples each" in ran.stderr
     assert f"Pareto front, latency per text, median (ms): trials {report['front'][0]}" in ran.stdout
     figures = {path.name for path in (tmp_path / "runs" / "sweeps" / "ibkd" / "figures").iterdir()}

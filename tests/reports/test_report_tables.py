@@ -3,6 +3,7 @@ from typing import Any
 from stillhouse.reports.tables import (
     comparison_table,
     comparison_table_markdown,
+    headline,
     sweep_description,
     trial_table,
     trial_table_markdown,
@@ -37,16 +38,18 @@ TRIALS = [
     record(3, None, "FAIL", distil_learning_rate=1e-5, distil_temperature=0.01),
     record(4, None, "RUNNING", distil_learning_rate=1e-5, distil_temperature=0.2),
 ]
-TESTED = {
+TESTED: dict[str, dict[str, Any]] = {
     "student": {
         "metrics": {QUALITY: 0.5, "agreement_spearman_cosine": 0.9},
         "cost": {"parameters": 17_000_000.0, "megabytes": 68.31, "sentences_per_second": 912.3},
+        "examples": 44_992,
+        "chosen_from": "8 trials, 2 refits",
     },
     "teacher": {
         "metrics": {QUALITY: 0.6, "agreement_spearman_cosine": 1.0},
         "cost": {"parameters": 22_713_216.0, "megabytes": 90.85, "sentences_per_second": 450.4},
     },
-    "untrained": {"metrics": {QUALITY: 0.1}, "cost": {}},
+    "untrained": {"metrics": {QUALITY: 0.1}, "cost": {}, "examples": 0},
     "baseline": {"metrics": {QUALITY: 0.4, "agreement_spearman_cosine": 0.7}, "cost": {"parameters": 33.0}},
 }
 
@@ -107,11 +110,23 @@ def test_without_trials() -> None:
 
 def test_comparison_has_the_four_models_in_order() -> None:
     table = comparison_table(TESTED)
-    names = [line.split("  ")[0] for line in table.splitlines()[-4:]]
+    names = [line.split("  ")[0] for line in table.splitlines()[2:6]]
     assert names == ["teacher", "best student", "MSE baseline", "untrained student"]
-    assert line_of(table, "teacher")[1:] == ["0.6000", "1.0000", "22.71", "M", "90.8", "450"]
-    assert line_of(table, "MSE baseline")[4:] == ["33", "–", "–"]
-    assert line_of(table, "untrained")[2:] == ["0.1000", "–", "–", "–", "–"]
+    assert line_of(table, "teacher")[1:] == ["–", "–", "0.6000", "1.0000", "22.71", "M", "90.8", "450"]
+    assert line_of(table, "best student")[2:8] == ["44,992", "8", "trials,", "2", "refits", "0.5000"]
+    assert line_of(table, "MSE baseline")[6:] == ["33", "–", "–"]
+    assert line_of(table, "untrained")[2:] == ["0", "–", "0.1000", "–", "–", "–", "–"]
+
+
+def test_the_result_in_one_line() -> None:
+    assert headline(TESTED, QUALITY) == (
+        "best student: 83 % of the teacher's MRR@10 (0.5000 / 0.6000), 75 % of its size, 2.0 times as fast"
+    )
+    alone = {**TESTED, "teacher": {"metrics": {}, "cost": {}}}
+    assert headline(alone, QUALITY) == "best student: MRR@10 0.5000"
+    assert headline(TESTED, "agreement_spearman_cosine").startswith(
+        "best student: 90 % of the teacher's agreement spearman (0.9000 / 1.0000), "
+    )
 
 
 def test_comparison_in_a_narrow_terminal_is_split_in_two() -> None:
@@ -129,7 +144,7 @@ def test_many_figures_are_cut_into_tables_that_fit_and_none_is_left_out() -> Non
     assert max(map(len, table.splitlines())) <= 100
     rows = [line for line in table.splitlines() if line.startswith("best student")]
     assert len(rows) == 3
-    assert " ".join(rows).replace("best student", "").split() == [
+    assert " ".join(rows).replace("best student", "").split()[5:] == [
         *(f"{value:.4f}" for value in figures.values()),
         "17.00",
         "M",
@@ -141,19 +156,19 @@ def test_many_figures_are_cut_into_tables_that_fit_and_none_is_left_out() -> Non
 def test_comparison_as_markdown() -> None:
     lines = comparison_table_markdown(TESTED).splitlines()
     assert len(lines) == 6
-    assert lines[2].startswith("| teacher | 0.6000 |")
+    assert lines[2].startswith("| teacher | – | – | 0.6000 |")
 
 
-def test_sweep_description_has_champion_test_figures_and_best_trials() -> None:
-    text = sweep_description(TRIALS, QUALITY, TESTED, 1, "student-x", {QUALITY: 0.6})
+def test_sweep_description_has_the_best_student_test_figures_and_best_trials() -> None:
+    text = sweep_description(TRIALS, QUALITY, TESTED, "student-x", {QUALITY: 0.6})
     assert text.startswith(
-        "**Champion: trial 1**, docsearch mrr@10 0.5400 on dev, 90.0 % of the teacher's. "
+        "**Best student: trial 1**, docsearch mrr@10 0.5400 on dev, 90.0 % of the teacher's. "
         "Registered as `models:/student-x@champion`."
     )
-    assert "| best student | 0.5000 |" in text and "more trials" not in text
+    assert "| best student | 44,992 | 8 trials, 2 refits | 0.5000 |" in text and "more trials" not in text
     ranking = text.partition("## Trials by docsearch mrr@10 (dev)")[2]
     firsts = [line.split("|")[1].strip() for line in ranking.splitlines() if line.startswith("|")]
     assert firsts == ["trial", "--:", "*1", "0", "2", "3", "4"]
-    short = sweep_description(TRIALS, QUALITY, TESTED, 1, "student-x", {QUALITY: 0.6}, most=len(text) - 200)
+    short = sweep_description(TRIALS, QUALITY, TESTED, "student-x", {QUALITY: 0.6}, most=len(text) - 200)
     assert len(short) <= len(text) - 200 and "more trials are in `report.md`." in short
     assert "| *1 |" in short, "the best trials stay"

@@ -112,7 +112,7 @@ def test_trials_of_two_workers_on_two_cpus(tmp_path: Path, tiny_model: Path, ray
 
     report = json.loads((tmp_path / "report.json").read_text())
     check_trials(report["trials"])
-    assert report["champion"]["trial"] == 0 and Path(report["champion"]["export"]).is_dir()
+    assert report["student"]["trial"] == 0 and Path(report["student"]["export"]).is_dir()
     assert duplicated_metrics(tmp_path / "runs" / "mlflow.db") == []
 
 

@@ -114,7 +114,7 @@ def test_runs_have_the_times_of_their_logs_and_are_not_opened_again(
     from mlflow import MlflowClient
 
     shutil.copy(database, tmp_path / "mlflow.db")
-    uri, refitted = f"sqlite:///{tmp_path / 'mlflow.db'}", replace(record("COMPLETE"), number=1)
+    uri, refitted = f"sqlite:///{tmp_path / 'mlflow.db'}", replace(record("COMPLETE"), number=1, refit=True)
     workspace, plan = context.workspace, context.plan(QUICK)
 
     def follow_all() -> dict[str, Any]:
@@ -123,7 +123,7 @@ def test_runs_have_the_times_of_their_logs_and_are_not_opened_again(
             run(plan, workspace, where=context.where)
             observer.ended(record("COMPLETE"))
             observer.refit_started(refitted, plan)
-            observer.refit_ended(refitted, plan, {"q": 0.5}, "")
+            observer.refit_ended(refitted, plan)
         client = MlflowClient(uri)
         found = client.search_runs([client.get_experiment_by_name("times").experiment_id])
         parents = {each.info.run_id: each.info.run_name for each in found}
@@ -152,16 +152,20 @@ def test_runs_have_the_times_of_their_logs_and_are_not_opened_again(
     }
 
 
-def test_champion_and_test_openings_are_tags(context: Context) -> None:
+def test_the_best_student_and_test_openings_are_tags(context: Context) -> None:
     tracker = RecordingTracker()
     with Observer("s", context, tracker, {}) as observer:
         observer.opened("abc", 1)
-        for champion in (0, 1):
-            observer.mark_champion([replace(record("COMPLETE"), number=n) for n in (0, 1)], champion)
+        records = [replace(record("COMPLETE"), refit=refit) for refit in (False, True)]
+        for best in records:
+            observer.mark_best(records, best)
     assert tracker.described == {
         (("s",), "test"): ({"stillhouse.test.suite": "abc", "stillhouse.test.openings": "2"}, ""),
-        (("s", "trial-0000"), "champion"): ({"stillhouse.champion": "no"}, "trial 0"),
-        (("s", "trial-0001"), "champion"): ({"stillhouse.champion": "yes"}, "trial 1 (champion)"),
+        (("s", "trial-0000"), "best student"): ({"stillhouse.best_student": "no"}, "trial 0"),
+        (("s", "refit-0000"), "best student"): (
+            {"stillhouse.best_student": "yes"},
+            "refit of trial 0 (best student)",
+        ),
     }
     assert ("s",) not in tracker.steps, "opening a test set is not a metric"
 

@@ -15,7 +15,7 @@ from stillhouse.experiments.fields import changed
 from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.methods import mse
 from stillhouse.search.trial import Context
-from stillhouse.sweeps.contenders import Champion, Contenders, figures_of
+from stillhouse.sweeps.contenders import Candidate, Contenders, figures_of
 from stillhouse.sweeps.deliver import _teacher_dev
 from stillhouse.sweeps.room import Room
 from stillhouse.training.walk import run
@@ -28,8 +28,8 @@ LONG = ["the cat and the dog sat on the mat in the house by the river", "a dog s
 def contenders_of(prepared: Prepared, workspace: Workspace) -> Contenders:
     stage = mse.plan(mse.HyperParameters(batch_size=16), prepared.setting)
     record: Any = None
-    champion = Champion(record, stage, run(stage, workspace, where=WHERE))
-    return Contenders(champion, None, prepared, "cpu")
+    best = Candidate(record, stage, run(stage, workspace, where=WHERE))
+    return Contenders(best, None, prepared, "cpu")
 
 
 def test_each_model_reads_as_many_tokens_as_it_does_elsewhere(
@@ -56,7 +56,7 @@ def test_each_model_reads_as_many_tokens_as_it_does_elsewhere(
 
     context = Context("mse", "paper", prepared.setting, str(workspace.root), WHERE, "")
     dev = _teacher_dev(prepared, context, tmp_path, None, Room(workspace, Need(), prepared.setting))
-    assert dev == figures_of(prepared.setting.dev, models["teacher"], workspace)
+    assert dev == figures_of(prepared.setting.dev, models["teacher"], workspace)[0]
 
 
 def test_results_are_kept_apart_by_the_teachers_length(experiment: Experiment, workspace: Workspace) -> None:

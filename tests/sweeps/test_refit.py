@@ -20,14 +20,14 @@ from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Prepared, prepare
-from stillhouse.reports.entries import entries
+from stillhouse.reports.entries import COSTS, entries
 from stillhouse.search.observer import Observer, open_tracker
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.space import Float, Space
 from stillhouse.search.trial import Context, follow
 from stillhouse.sweeps import deliver, room
-from stillhouse.sweeps.contenders import Champion
-from stillhouse.sweeps.refit import chosen_student, refit
+from stillhouse.sweeps.contenders import Candidate
+from stillhouse.sweeps.refit import chosen_student, refit, refit_record
 from stillhouse.tracking.reading import read_runs
 from stillhouse.training.models import stage_folder
 
@@ -44,9 +44,9 @@ class Silent:
     def refit_started(self, record: TrialRecord, stage: Any) -> None:
         assert stage.budget > 64
 
-    def refit_ended(self, record: TrialRecord, stage: Any, figures: Any, reason: str) -> None:
-        assert bool(figures) is not bool(reason)
-        self.ended.append((record.number, bool(reason)))
+    def refit_ended(self, record: TrialRecord, stage: Any) -> None:
+        assert record.refit and bool(record.metrics) is not bool(record.reason)
+        self.ended.append((record.number, bool(record.reason)))
 
 
 def shorter(context: Context) -> Context:
@@ -69,9 +69,9 @@ def trial(number: int, values: dict[str, Any], context: Context, quality: float 
     return TrialRecord(number, values, "COMPLETE", (value,), {64: value}, None, 1.0, 64, metrics, {})
 
 
-def champion_of(record: TrialRecord, context: Context) -> Champion:
+def candidate_of(record: TrialRecord, context: Context) -> Candidate:
     stage = context.plan(dict(record.hyper_parameters))
-    return Champion(record, stage, Workspace(Path(context.root)).path(stage))
+    return Candidate(record, stage, Workspace(Path(context.root)).path(stage))
 
 
 def test_a_refit_is_longer_than_a_trial_and_has_all_of_the_rows() -> None:
@@ -113,7 +113,7 @@ def test_the_best_trials_are_trained_again_at_once_and_found_again(context: Cont
     with local_ray(2):
         students = refit(longer(context), Need(), records, 3, observer)
         assert [student.record.number for student in students] == [2, 1], "the best on dev comes first"
-        assert all(student.refitted and student.stage.budget == 512 for student in students)
+        assert all(student.record.refit and student.stage.budget == 512 for student in students)
         assert dict(observer.ended) == {1: False, 2: False, 3: True}
         before = [(student.folder / "manifest.json").stat().st_mtime_ns for student in students]
         again = refit(longer(context), Need(), records, 3, observer)
@@ -127,12 +127,12 @@ def test_a_refit_that_is_no_better_is_not_delivered(
     context: Context, capsys: pytest.CaptureFixture[str]
 ) -> None:
     context = shorter(context)
-    short, long = champion_of(trial(0, WELL, context, 0.14), context), []
+    short, long = candidate_of(trial(0, WELL, context, 0.14), context), []
     for values in (HARDLY, WELL):
-        record = trial(0, values, longer(context))
-        long.append(dataclasses.replace(champion_of(record, longer(context)), refitted=True))
+        record = dataclasses.replace(trial(0, values, longer(context)), refit=True)
+        long.append(candidate_of(record, longer(context)))
     worse, better = long
-    assert worse.dev[context.quality] < 0.14 < better.dev[context.quality]
+    assert worse.record.metrics[context.quality] < 0.14 < better.record.metrics[context.quality]
     assert chosen_student(short, [], context.quality) == short and not capsys.readouterr().err
     assert chosen_student(short, [worse], context.quality) == short
     assert "No refit is better than trial 0 on dev" in capsys.readouterr().err
@@ -174,9 +174,9 @@ def test_the_refit_is_tested_beside_its_trial_exported_and_tracked(
     for values in (HARDLY, WELL):
         trial(0, values, context)
     records = [trial(0, HARDLY, context, 0.05), trial(1, WELL, context, 0.1)]
-    refitted = dataclasses.replace(
-        champion_of(trial(1, WELL, longer(context)), longer(context)), refitted=True
-    )
+    refitted = candidate_of(trial(1, WELL, longer(context)), longer(context))
+    again = refit_record(records[1], refitted.stage, context.quality, workspace)
+    refitted = dataclasses.replace(refitted, record=again)
     folder = workspace.root / "sweeps" / "small"
     folder.mkdir(parents=True)
     (folder / "sweep.json").write_text("{}")
@@ -188,7 +188,7 @@ def test_the_refit_is_tested_beside_its_trial_exported_and_tracked(
         for record in records:
             observer.ended(record)
         observer.refit_started(refitted.record, refitted.stage)
-        observer.refit_ended(refitted.record, refitted.stage, refitted.dev, "")
+        observer.refit_ended(refitted.record, refitted.stage)
         report = deliver.deliver(
             "small",
             "small-model",
@@ -204,11 +204,11 @@ def test_the_refit_is_tested_beside_its_trial_exported_and_tracked(
         )
     steps = ["the teacher on dev", "all models on test", "the export", "the figures"]
     assert node.used == [Need(workers=1, cpus=8)] * len(steps) * small_head
-    champion, printed = report["champion"], capsys.readouterr().err
-    assert champion["trial"] == 1 and champion["refitted"] and champion["dev"] == refitted.dev
-    assert champion["weights_sha256"] == read_manifest(refitted.folder)["weights_sha256"]
+    student, printed = report["student"], capsys.readouterr().out
+    assert student["trial"] == 1 and student["refitted"] and student["dev"] == again.metrics
+    assert student["weights_sha256"] == read_manifest(refitted.folder)["weights_sha256"]
     assert stage_folder("small", workspace) == refitted.folder
-    assert report["trial"]["metrics"] != champion["metrics"]
+    assert report["trial"]["metrics"] != student["metrics"]
     said = "The best student is the refit of trial 1: 512 examples instead of 64"
     assert said in printed and "its trial" in printed
     assert said in (folder / "report.md").read_text()
@@ -217,8 +217,15 @@ def test_the_refit_is_tested_beside_its_trial_exported_and_tracked(
     rows = {row.name: row for row in entries(runs)}
     best, before = rows["refit of trial 1"], rows["trial 1"]
     assert (best.kind, before.kind, rows["trial 0"].kind) == ("best", "trial", "trial")
+    assert {"seconds", *COSTS} <= set(best.figures), "the row of what was exported is complete"
+    lines = printed.splitlines()
+    first = next(place for place, line in enumerate(lines) if line.startswith("best student: "))
+    assert first < next(place for place, line in enumerate(lines) if line.startswith("untrained student"))
+    assert lines[first - 1] == lines[first + 1] == "" and " of its size, " in lines[first]
+    marked = [line for line in (folder / "report.md").read_text().splitlines() if line.startswith("| *")]
+    assert [line.split(" | ")[0] for line in marked] == ["| *refit of 1"]
     figure = f"test/{context.quality}"
-    assert best.figures[figure] == pytest.approx(champion["metrics"][context.quality])
+    assert best.figures[figure] == pytest.approx(student["metrics"][context.quality])
     assert before.figures[figure] == pytest.approx(report["trial"]["metrics"][context.quality])
     assert figure not in rows["trial 0"].figures
-    assert best.figures[f"dev/{context.quality}"] == pytest.approx(refitted.dev[context.quality])
+    assert best.figures[f"dev/{context.quality}"] == pytest.approx(again.metrics[context.quality])

@@ -281,7 +281,7 @@ def test_the_report_at_the_end_of_a_sweep(
         costs=lambda *given: None,
         report=lambda report, teacher_dev: output.update(report),
         opened=lambda *given: None,
-        mark_champion=lambda *given: None,
+        mark_best=lambda *given: None,
         offer_views=lambda *given: None,
     )
     baseline: Any = SimpleNamespace(best=lambda: (context.plan(alone), alone))

@@ -128,7 +128,7 @@ def test_this_node_does_it_if_it_has_room_or_the_vectors(
     assert not node.used and not capsys.readouterr().err
 
 
-def test_students_of_other_architectures_are_timed_on_the_node_of_the_champion(
+def test_students_of_other_architectures_are_timed_on_the_node_of_the_best_student(
     node: OtherNode, setting: Setting, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All in one call; what is known is not measured again."""
@@ -141,13 +141,11 @@ def test_students_of_other_architectures_are_timed_on_the_node_of_the_champion(
         workspace=SimpleNamespace(path=lambda stage: stage.student),
         where=SimpleNamespace(device="cpu"),
     )
-    champion: Any = SimpleNamespace(stage=SimpleNamespace(student=1))
+    best: Any = SimpleNamespace(stage=SimpleNamespace(student=1))
     records = [record(number, student) for number, student in enumerate([1, 1, 7])]
     for _ in range(2):
         elsewhere = Room(workspace, NEED, setting)
-        found = list(
-            costs.costs_of(records, champion, dict.fromkeys(COSTS, 1.5), context, tmp_path, elsewhere)
-        )
+        found = list(costs.costs_of(records, best, dict.fromkeys(COSTS, 1.5), context, tmp_path, elsewhere))
         assert [(each.number, cost["megabytes"]) for each, cost in found] == [(0, 1.5), (1, 1.5), (2, 7.0)]
     assert len(node.used) == 1
 

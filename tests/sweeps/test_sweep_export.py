@@ -18,7 +18,7 @@ from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import load_method
 from stillhouse.reports.model_card import Card, Deployed, model_card
 from stillhouse.search.trial import Context, follow
-from stillhouse.sweeps.export import champion_card, export_stage
+from stillhouse.sweeps.export import card_of_best, export_stage
 from stillhouse.training.models import encoder_in, find_model
 
 VALUES = {"distil_batch_size": 16, "finetune_batch_size": 16, "projection": 8}
@@ -141,7 +141,7 @@ def test_the_card_says_what_the_student_is(context: Context, prepared: Prepared)
     tested = {
         who: {"metrics": figures, "cost": {"dim": 8.0, "megabytes": 1.0}} for who in ("teacher", "student")
     }
-    known = champion_card(
+    known = card_of_best(
         "small",
         load_method("ibkd"),
         prepared,
@@ -159,7 +159,7 @@ def test_the_card_says_what_the_student_is(context: Context, prepared: Prepared)
     assert list(known.sizes) == ["teacher", "student"]
 
 
-def test_every_export_of_a_champion_has_its_sweeps_card(
+def test_every_export_of_a_best_student_has_its_sweeps_card(
     folder: Path, context: Context, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sweep = Path(context.root) / "sweeps" / "library"

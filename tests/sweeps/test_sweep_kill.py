@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TRIALS, TEXTS = 4, 9000
 REFIT = 32 * 600
 """Examples of the refit, five times those of a trial."""
-CHAMPION = " (champion)"
+BEST = " (best student)"
 """Suffix of the name of the best trial's run."""
 SPACE = """
 method: ibkd
@@ -185,7 +185,7 @@ def straight(job: Job) -> dict[str, Any]:
 
         def take(options: Any) -> dict[str, Any]:
             calls.append(options)
-            return {"champion": None}
+            return {"student": None}
 
         patch.setattr("stillhouse.sweeps.sweep.sweep", take)
         patch.setattr("stillhouse.cli.sweep.write_results", lambda options, report: None)
@@ -286,10 +286,10 @@ def test_the_trials_are_those_of_an_undisturbed_search(
 
 
 def test_the_refit_is_an_undisturbed_one(straight: dict[str, Any], resumed: dict[str, Any]) -> None:
-    champion, expected = resumed["report"]["champion"], read_manifest(straight["refit"])
-    assert expected["examples"] == REFIT and champion["refitted"]
-    assert champion["weights_sha256"] == expected["weights_sha256"]
-    assert champion["dev"] == expected["metrics"]
+    best, expected = resumed["report"]["student"], read_manifest(straight["refit"])
+    assert expected["examples"] == REFIT and best["refitted"]
+    assert best["weights_sha256"] == expected["weights_sha256"]
+    assert best["dev"] == expected["metrics"]
 
 
 def test_no_row_is_lost_or_duplicated(job: Job, straight: dict[str, Any], resumed: dict[str, Any]) -> None:
@@ -308,16 +308,16 @@ def test_every_trial_has_one_run(job: Job, resumed: dict[str, Any]) -> None:
     database = job.root / "mlflow.db"
     runs = query(database, "select run_uuid, name, status from runs where lifecycle_stage = 'active'")
     parents = dict(query(database, "select run_uuid, value from tags where key = 'mlflow.parentRunId'"))
-    marked = [name for _, name, _ in runs if name.endswith(CHAMPION)]
-    names = {run: name.removesuffix(CHAMPION) for run, name, _ in runs}
-    assert len(marked) == 1 and marked[0].startswith("trial ")
+    marked = [name for _, name, _ in runs if name.endswith(BEST)]
+    names = {run: name.removesuffix(BEST) for run, name, _ in runs}
+    assert len(marked) == 1 and marked[0].startswith(("trial ", "refit of trial "))
     assert {status for *_, status in runs} == {"FINISHED"}
     chains = Counter(" < ".join(chain(run, names, parents)) for run in names)
     sweep = "ibkd sweep ibkd"
     expected = [sweep]
     for number in range(TRIALS):
         expected += [f"trial {number} < {sweep}", f"distil < trial {number} < {sweep}"]
-    refit = f"refit of trial {resumed['report']['champion']['trial']} < {sweep}"
+    refit = f"refit of trial {resumed['report']['student']['trial']} < {sweep}"
     expected += [refit, f"distil < {refit}"]
     assert chains == Counter(expected)
     steps = query(database, "select run_uuid, key, step, count(*) from metrics group by 1, 2, 3")

@@ -14,7 +14,7 @@ import pytest
 
 from stillhouse.core.databases import copies_of
 from stillhouse.core.errors import BadInput
-from stillhouse.tracking import reading, CHAMPION_SUFFIX, Row, View
+from stillhouse.tracking import BEST_SUFFIX, Row, View, reading
 from stillhouse.tracking.location import prepare, relocate, tracking_uri
 from stillhouse.tracking.mlflow_tracker import MLflowTracker
 from stillhouse.tracking.reading import read_runs, say_pages, where_to_look
@@ -155,17 +155,17 @@ def test_a_damaged_database_is_replaced_and_every_run_is_sent_again(
 
 
 def test_a_description_is_set_once_and_replaced_by_a_later_one(root: Path, opened: Open) -> None:
-    def describe(champion: str) -> int:
+    def describe(best_one: str) -> int:
         tracker = opened()
         record_all(tracker, range(3))
         for number in range(2):
-            best = champion == f"t{number}"
-            mark = {"stillhouse.champion": "yes" if best else "no"}
-            name = f"trial {number}{CHAMPION_SUFFIX if best else ''}"
+            best = best_one == f"t{number}"
+            mark = {"stillhouse.best_student": "yes" if best else "no"}
+            name = f"trial {number}{BEST_SUFFIX if best else ''}"
             if number:
                 tracker.run(("s1", f"t{number}"), f"trial {number}")
-            tracker.describe(("s1", f"t{number}"), "champion", tags=mark, name=name)
-        tracker.describe(SWEEP, "report", note=f"**Champion: {champion}**")
+            tracker.describe(("s1", f"t{number}"), "best student", tags=mark, name=name)
+        tracker.describe(SWEEP, "report", note=f"**Best student: {best_one}**")
         tracker.describe(SWEEP, "test", tags={"stillhouse.test.openings": "1"})
         tracker.finish(SWEEP)
         assert tracker.close(30) == ""
@@ -175,7 +175,7 @@ def test_a_description_is_set_once_and_replaced_by_a_later_one(root: Path, opene
     assert describe("t0") == size, "the same command again writes nothing"
     for _ in range(2):
         found = runs(root)
-        assert set(found) == {"sweep", "trial 0 (champion)", "trial 1", "distil"}
+        assert set(found) == {"sweep", "trial 0 (best student)", "trial 1", "distil"}
         tags = found["sweep"].data.tags
         assert (tags["mlflow.note.content"], tags["stillhouse.test.openings"]) == ("**Champion: t0**", "1")
         assert found["sweep"].info.status == "FINISHED"
@@ -183,8 +183,8 @@ def test_a_description_is_set_once_and_replaced_by_a_later_one(root: Path, opene
         assert opened().close(30) == "", "the journal is sent again from its start"
     assert describe("t1") > size
     found = runs(root)
-    assert set(found) == {"sweep", "trial 0", "trial 1 (champion)", "distil"}
-    assert found["trial 0"].data.tags["stillhouse.champion"] == "no"
+    assert set(found) == {"sweep", "trial 0", "trial 1 (best student)", "distil"}
+    assert found["trial 0"].data.tags["stillhouse.best_student"] == "no"
     names = [run.name for run in read_runs(tracking_uri(root), experiment="tests")]
     assert sorted(names) == ["distil", "sweep", "trial 0", "trial 1"]
 

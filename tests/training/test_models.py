@@ -167,7 +167,7 @@ def test_a_sweep_stands_for_the_student_that_it_delivered(sweep: Path, workspace
         (sweep / "plan.json").write_text(json.dumps(old))
         assert stage_of("library", workspace) == stage_of(str(sweep), workspace) == stage
     (sweep / "export.json").unlink()
-    with pytest.raises(BadInput, match=r"must have delivered its champion.*resumes it"):
+    with pytest.raises(BadInput, match=r"must have delivered its best student.*resumes it"):
         delivered(sweep)
 
 

@@ -26,7 +26,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         "  stillhouse export runs/stages/finetune-0123456789abcdef --format list\n"
         "  stillhouse export runs/stages/finetune-0123456789abcdef my-student",
     )
-    command.add_argument("stage", help="a sweep, for its champion, or a finished stage: name or folder")
+    command.add_argument("stage", help="a sweep, for its best student, or a finished stage: name or folder")
     command.add_argument("folder", type=Path, nargs="?", help="where to write")
     command.add_argument(
         "--format",

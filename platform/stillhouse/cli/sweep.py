@@ -64,7 +64,7 @@ def add_search(command: ArgumentParser) -> None:
         "--register",
         default="",
         metavar="NAME",
-        help="name in the MLflow model registry (--register-anyway: even if it loses)",
+        help="name in the MLflow model registry (--register-anyway: even if it is worse than the baseline)",
     )
     search.add_argument("--register-anyway", action="store_true", help=SUPPRESS)  # In the line above.
 
@@ -87,7 +87,7 @@ def run(options: Namespace) -> int:
     report = sweep(chosen)
     say(f"the trials in MLflow: {where_to_look(tracking, chosen.name)}")
     write_results(options, report)
-    return 0 if report["champion"] else 1
+    return 0 if report["student"] else 1
 
 
 def chosen_sweep(options: Namespace) -> "SweepOptions":

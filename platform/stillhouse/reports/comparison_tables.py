@@ -55,7 +55,7 @@ def shared(rows: Sequence[Entry]) -> dict[str, str]:
 
 
 def cells(rows: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
-    """Return the header and one row of texts per entry; the best trial is marked."""
+    """Return the header and one row of texts per entry; the best student is marked."""
     differ, figures = columns(rows)
     header = ["", *differ, *(label(name) for name in figures), "ended"]
     table = [
@@ -153,7 +153,7 @@ def legend(rows: Sequence[Entry], star: str = "*") -> str:
     """Say what the marks in the table mean."""
     marks = []
     if any(row.kind == "best" for row in rows):
-        marks.append(f"{star} is the best trial, the one that was tested.")
+        marks.append(f"{star} is the best student, which was exported.")
     if any(row.spread for row in rows):
         marks.append("± is the standard deviation over seeds.")
     return " ".join(marks)

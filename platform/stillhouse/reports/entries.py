@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from stillhouse.tracking import CHAMPION_IS, MSE_BASELINE, REFIT, REFITTED, TRIAL
+from stillhouse.tracking import BEST_TRIAL, MSE_BASELINE, REFIT, REFITTED, TRIAL
 from stillhouse.tracking.reading import Run
 
 COSTS = ("parameters", "megabytes", "sentences_per_second", "latency_ms_p50")
@@ -13,7 +13,7 @@ SPLITS = ("dev", "test")
 _TESTED = {"teacher": "teacher", "baseline": MSE_BASELINE, "untrained": "untrained student"}
 _BASELINE = "baseline"
 """The model, and the parameter of a sweep's run that says what it is."""
-_CHAMPION = "champion"
+_STUDENT = "student"
 _TRIALS = ("trial", "best")
 _OMITTED = ("dim", "threads", "parameters_embedding", "parameters_encoder", "latency_ms_p99")
 
@@ -24,7 +24,7 @@ class Entry:
 
     Attributes:
         name: ``trial 3``, ``teacher``, …, preceded by the sweep where there are several.
-        kind: ``trial``, ``best`` (the trial that was tested), ``teacher``, ``baseline``, ``untrained`` or
+        kind: ``trial``, ``best`` (the best student), ``teacher``, ``baseline``, ``untrained`` or
             ``run``.
         sweep: Name of its sweep; empty for a run outside any sweep.
         state: State of its run; ``tested`` for a model that a sweep only measured.
@@ -108,14 +108,14 @@ def _merged(group: list[Entry]) -> list[Entry]:
 
 def _trial(run: Run, sweep: Run | None) -> Entry:
     facts = dict(sweep.parameters) if sweep else {}
-    number = f"{sweep.figures.get(CHAMPION_IS, -1):04.0f}" if sweep else ""
+    number = f"{sweep.figures.get(BEST_TRIAL, -1):04.0f}" if sweep else ""
     refitted = sweep is not None and sweep.figures.get(REFITTED, 0) == 1
     best = sweep is not None and run.trial == f"{REFIT if refitted else TRIAL}-{number}"
     figures = {name: value for name, value in run.figures.items() if name.startswith("dev/")}
     figures |= _part(run.figures, "cost/")
     figures["seconds"] = run.figures.get("seconds", run.seconds or 0.0)
     if best and sweep is not None:
-        figures |= _split(_part(sweep.figures, f"test/{_CHAMPION}/"))
+        figures |= _split(_part(sweep.figures, f"test/{_STUDENT}/"))
     elif refitted and sweep is not None and run.trial == f"{TRIAL}-{number}":
         figures |= _split(_part(sweep.figures, f"test/{TRIAL}/"))
     kind = "best" if best else "trial"
@@ -124,13 +124,13 @@ def _trial(run: Run, sweep: Run | None) -> Entry:
 
 def _tested(sweep: Run, *, tried: bool) -> list[Entry]:
     """The models of the final comparison, and the best student unless one of the trials is marked as it."""
-    models = _TESTED if tried and CHAMPION_IS in sweep.figures else {_CHAMPION: "best student", **_TESTED}
+    models = _TESTED if tried and BEST_TRIAL in sweep.figures else {_STUDENT: "best student", **_TESTED}
     rows = []
     for model, name in models.items():
         figures = _split(_part(sweep.figures, f"test/{model}/"))
         figures |= {f"dev/{figure}": v for figure, v in _part(sweep.figures, f"dev/{model}/").items()}
         if figures:
-            kind = "best" if model == _CHAMPION else model
+            kind = "best" if model == _STUDENT else model
             name = sweep.parameters.get(_BASELINE, name) if model == _BASELINE else name
             rows.append(Entry(name, kind, sweep.sweep, "tested", dict(sweep.parameters), figures))
     return rows

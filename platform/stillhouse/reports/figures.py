@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +25,28 @@ from stillhouse.reports.importances import (
     load_study,
 )
 from stillhouse.reports.pages import Figure, Section, Table, write_page
-from stillhouse.reports.tables import comparison_cells, ranking_cells
-from stillhouse.reports.trials import STATES, best_of, ranked, second_name
-from stillhouse.search.records import TrialRecord
+from stillhouse.reports.tables import comparison_cells, ranking_cells, title_of
+from stillhouse.reports.trials import STATES, ranked, second_name
+from stillhouse.search.records import TrialRecord, best_record
 from stillhouse.tracking import readable
 
 BEST = "#D55E00"
 TEACHER = "#222222"
+REFIT = "#009E73"
 COLOURS = {"COMPLETE": "#0072B2", "PRUNED": "#9A9A9A", "FAIL": "#CC79A7", "RUNNING": "#E0C000"}
 _IMPORTANCES = "What decides the quality"
 _NOISE = "pure noise, on average"
 _DPI = 100
+_IN_A_ROW = 4
+"""Panels beside each other, which all fit on a screen."""
+_ROUND = [digit * 10**power for power in range(9) for digit in (1, 2, 5)]
+"""Numbers of examples on an axis of learning curves."""
+_NONE: Mapping[str, str] = {}
+_POINTS = "Only trials that ran to their end are shown, not those that were stopped early, and no refits."
+_ORDER = (
+    "* and the colour mark the best student, which was exported. What ran to its end comes first. Grey rows "
+    "did not: theirs is the last figure before they ended, which may be higher, since figures fall again too."
+)
 
 
 @dataclass(frozen=True)
@@ -54,10 +66,12 @@ class _Drawing:
         name: File name without its ending.
         title: Heading of the figure.
         draw: Draws it with a back end: `optuna.visualization` or `optuna.visualization.matplotlib`.
+        text: What stands below the heading.
         inches: Width and height of the picture.
         height: Height in the page, in pixels.
         axes: Titles of both axes; None keeps Optuna's.
         curves: Styles of the curves by Optuna's names of them.
+        refits: Learning curves that the study does not have: examples seen to the figure, by their style.
         teacher: Level of a horizontal line.
         slanted: Whether the labels below the picture are slanted to fit.
         bold: Whether plotly's lines are drawn stronger than Optuna draws them.
@@ -67,14 +81,21 @@ class _Drawing:
     name: str
     title: str
     draw: Callable[[Any], Any]
+    text: str = ""
     inches: tuple[float, float] = (8.5, 5.0)
     height: int = 470
     axes: tuple[str, str] | None = None
     curves: Mapping[str, _Curve] = field(default_factory=dict)
+    refits: Mapping[_Curve, Mapping[int, float]] = field(default_factory=dict)
     teacher: float | None = None
     slanted: bool = False
     bold: bool = False
     shares: Importances | None = None
+
+    @property
+    def styles(self) -> dict[str, _Curve]:
+        """Styles of all curves by their names."""
+        return {**self.curves, **{style.label: style for style in self.refits}}
 
 
 def write_figures(
@@ -87,6 +108,8 @@ def write_figures(
     tested: Mapping[str, Mapping[str, Any]] | None = None,
     title: str = "Sweep",
     remarks: Sequence[str] = (),
+    facts: Sequence[str] = (),
+    links: Mapping[str, str] = _NONE,
     shares: Importances | None = None,
     findings: Sequence[Section] = (),
 ) -> Path:
@@ -94,20 +117,22 @@ def write_figures(
 
     Args:
         folder: Where the files go; those of an earlier call are replaced.
-        records: All trials.
+        records: All trials and refits.
         quality: The dev figure that was maximised.
         study: The SQLite file of the trials' Optuna study.
         teacher: The teacher's dev figures, for the learning curves and the share kept.
         tested: The final comparison, as `tables.comparison_table` takes it.
         title: Title of the page, such as the sweep's name.
         remarks: Sentences below the final comparison's heading.
+        facts: What the page says below its title, before the date of the search.
+        links: Further pages by their titles, relative to the folder.
         shares: The importances of the hyper-parameters; None computes them.
         findings: Further sections, which follow the tables.
 
     Returns:
         The folder: ``sweep.html`` with ``plotly.min.js``, ``learning-curves.png`` and, where they can be
         drawn, ``pareto-front.png``, ``history.png``, ``importances.png``, ``parallel-coordinates.png`` and
-        ``slices.png``.
+        ``slices.png``, ``slices-2.png``, ….
     """
     folder.mkdir(parents=True, exist_ok=True)
     for stale in folder.glob("*.png"):
@@ -121,14 +146,14 @@ def write_figures(
         sections.append(_section(drawing, figure))
     if shares.missing:
         sections.append(Section(_IMPORTANCES, text=importance_note(shares)))
-    write_page(folder / "sweep.html", title, sections)
+    write_page(folder / "sweep.html", title, sections, [*facts, *_date(optuna_study)], links)
     return folder
 
 
 def _section(drawing: _Drawing, figure: Figure) -> Section:
     """Put a figure below its heading, importances with their table."""
     if drawing.shares is None:
-        return Section(drawing.title, figures=(figure,))
+        return Section(drawing.title, drawing.text, figures=(figure,))
     table = Table(*importance_cells(drawing.shares), left={0, 3})
     return Section(drawing.title, importance_note(drawing.shares), (table,), (figure,))
 
@@ -149,6 +174,7 @@ def _drawings(
         lambda backend: backend.plot_intermediate_values(study),
         axes=("examples seen", label),
         curves=_curves(records),
+        refits=_refit_curves(records),
         teacher=teacher,
     )
     if not finished:
@@ -163,6 +189,7 @@ def _drawings(
         "history",
         "Best trial so far",
         lambda backend: backend.plot_optimization_history(study, **target),
+        text=_POINTS,
     )
     if shares.shares:
         known = _known(shares)
@@ -179,16 +206,25 @@ def _drawings(
         "parallel-coordinates",
         "Trials as parallel coordinates",
         lambda backend: backend.plot_parallel_coordinate(study, **target),
+        text=f"{_POINTS} The darker its line, the better it is.",
         inches=(max(8.5, 3.0 + 1.6 * len(names)), 5.4),
         bold=True,
     )
-    yield _Drawing(
-        "slices",
-        "Quality by hyper-parameter",
-        lambda backend: backend.plot_slice(study, **target),
-        inches=(6.0, 4.4),
-        slanted=True,
-    )
+    for start in range(0, len(names), _IN_A_ROW):
+        row = sorted(names)[start : start + _IN_A_ROW]
+        yield _Drawing(
+            "slices" if start == 0 else f"slices-{start // _IN_A_ROW + 1}",
+            f"Quality by hyper-parameter: {', '.join(row)}",
+            partial(_slices, study, row, target),
+            text=f"{_POINTS} The darker its point, the later it began.",
+            inches=(max(6.0, 3.0 * len(row)), 4.4),
+            height=330,
+            slanted=True,
+        )
+
+
+def _slices(study: Any, names: list[str], target: Mapping[str, Any], backend: Any) -> Any:
+    return backend.plot_slice(study, params=names, **target)
 
 
 def _plot(drawing: _Drawing) -> Any:
@@ -196,13 +232,21 @@ def _plot(drawing: _Drawing) -> Any:
     import optuna.visualization
 
     figure = drawing.draw(optuna.visualization)
-    figure.update_layout(title=None, template="plotly_white", margin={"t": 40}, height=drawing.height)
+    figure.update_layout(
+        title=None, template="plotly_white", margin={"t": 40}, height=drawing.height, width=None
+    )
+    figure.update_xaxes(exponentformat="e")
     if drawing.axes is not None:
         x, y = drawing.axes
         figure.update_layout(xaxis_title=x, yaxis_title=y, yaxis_automargin=True)
     labels: set[str] = set()
+    for refit, curve in drawing.refits.items():
+        figure.add_scatter(x=[*curve], y=[*curve.values()], mode="lines+markers", name=refit.label)
+    if drawing.refits:
+        figure.update_xaxes(type="log", tickvals=_ROUND, ticktext=[f"{each:,}" for each in _ROUND])
+    styles = drawing.styles
     for trace in figure.data:
-        style = drawing.curves.get(trace.name)
+        style = styles.get(trace.name)
         if style is None:
             continue
         trace.update(
@@ -263,8 +307,17 @@ def _picture(drawing: _Drawing, title: str) -> bytes:
 def _style(axes: Any, drawing: _Drawing) -> None:
     """Give matplotlib's learning curves their styles, and a legend with one entry per style."""
     labels: set[str] = set()
+    for refit, curve in drawing.refits.items():
+        axes.plot([*curve], [*curve.values()], marker="o", label=refit.label)
+    if drawing.refits:
+        axes.set_xscale("log")
+        low, high = axes.get_xlim()
+        ticks = [each for each in _ROUND if low <= each <= high]
+        axes.set_xticks(ticks, [f"{each:,}" for each in ticks])
+        axes.minorticks_off()
+    styles = drawing.styles
     for line in axes.lines:
-        style = drawing.curves.get(line.get_label())
+        style = styles.get(line.get_label())
         if style is None:
             continue
         line.set(
@@ -328,13 +381,34 @@ def _pyplot(inches: tuple[float, float]) -> Iterator[Any]:
 
 def _curves(records: Sequence[TrialRecord]) -> dict[str, _Curve]:
     """Colour each curve by how its trial ended, and highlight the best one."""
-    best = best_of(records)
+    best = best_record(records)
+
+    def style(record: TrialRecord) -> _Curve:
+        if record is best:
+            return _Curve(f"best student: {record.title}", BEST, 3.0)
+        if best is not None and best.refit and record.number == best.number:
+            return _Curve(f"{record.title}, which was refitted", BEST, 1.3)
+        return _Curve(STATES[record.state], COLOURS[record.state], 1.3)
+
+    return {f"Trial{record.number}": style(record) for record in records if not record.refit}
+
+
+def _refit_curves(records: Sequence[TrialRecord]) -> dict[_Curve, Mapping[int, float]]:
+    """The learning curves of the refits, the best student's highlighted."""
+    best = best_record(records)
     return {
-        f"Trial{record.number}": _Curve(f"best: trial {record.number}", BEST, 3.0)
+        _Curve(f"best student: {record.title}", BEST, 3.0)
         if record is best
-        else _Curve(STATES[record.state], COLOURS[record.state], 1.3)
+        else _Curve(record.title, REFIT, 1.3): record.curve
         for record in records
+        if record.refit
     }
+
+
+def _date(study: Any) -> list[str]:
+    """The day on which the last trial ended."""
+    ended = [trial.datetime_complete for trial in study.trials if trial.datetime_complete]
+    return [f"searched until {max(ended):%Y-%m-%d %H:%M}"] if ended else []
 
 
 def _tables(
@@ -346,13 +420,23 @@ def _tables(
 ) -> Iterator[Section]:
     """The final comparison, and the trials sorted by the figure that selects."""
     if tested:
-        yield Section("Test split", text=remarks, tables=(Table(*comparison_cells(tested)),))
-    rows, best = ranked(records), best_of(records)
+        header, cells = comparison_cells(tested)
+        best = title_of("student", tested) if "student" in tested else ""
+        marked = {place for place, row in enumerate(cells) if row[0] == best}
+        yield Section("Test split", text=remarks, tables=(Table(header, cells, left={0, 2}, marked=marked),))
+    rows, best_row = ranked(records), best_record(records)
     if rows:
         header, cells = ranking_cells(rows, quality, teacher)
-        marked = {place for place, record in enumerate(rows) if record is best}
         yield Section(
             f"Trials by {readable(quality)} (dev)",
-            text="* is the best finished trial." if best else "",
-            tables=(Table(header, cells, left={len(header) - 1}, marked=marked),),
+            text=_ORDER if best_row else "",
+            tables=(
+                Table(
+                    header,
+                    cells,
+                    left={0, len(header) - 1},
+                    marked={place for place, record in enumerate(rows) if record is best_row},
+                    dimmed={place for place, record in enumerate(rows) if record.state != "COMPLETE"},
+                ),
+            ),
         )

@@ -36,7 +36,7 @@ def table_lines(
             used = sum(widths[:key])
         parts[-1].append(column)
         used += widths[column]
-    lines = []
+    lines: list[str] = []
     for part in parts:
         rows = zip(*(blocks[column] for column in part), strict=True)
         lines += [*([""] if lines else []), *(_GAP.join(row).rstrip() for row in rows)]

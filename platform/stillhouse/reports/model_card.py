@@ -1,7 +1,7 @@
 """The model card of an exported student: Markdown with the front matter that model hubs read.
 
 What is known of the student is a `Card`; what is particular to one export of it is a `Deployed`. A sweep
-keeps the card of its champion, so that every later export of it says the same.
+keeps the card of its best student, so that every later export of it says the same.
 """
 
 import dataclasses
@@ -140,6 +140,7 @@ class Card:
         base_models: Ids on the hub of the models whose weights or outputs it was made from.
         language: ISO codes of the languages that the experiment names, separated by commas; empty if it names
             none.
+        verdict: How sure it is that the student is better than the others, in sentences.
     """
 
     name: str
@@ -160,6 +161,7 @@ class Card:
     licence: str = ""
     base_models: Sequence[str] = ()
     language: str = ""
+    verdict: Sequence[str] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return plain data, which ``Card(**data)`` reads again."""
@@ -310,6 +312,7 @@ def _figures(card: Card, export: Deployed) -> str:
     ]
     what = {name.partition("_")[0]: fact["what"] for name, fact in known.items() if fact}
     text = [markdown_table(["", "measured on", *card.metrics], rows, {0, 1})]
+    text += ["\n".join(f"* {in_markdown(sentence)}" for sentence in card.verdict)] if card.verdict else []
     text += ["\n".join(f"* `{start}`: {meaning}" for start, meaning in what.items())] if what else []
     text += [_ASYMMETRIC] if any(f"_{ASYMMETRIC}_" in name for name in names) else []
     other = "" if export.form in (STOCK, TOWERS) else ", not with this export"

@@ -6,7 +6,7 @@ sent by mail, or shown inside MLflow) the pictures stay.
 """
 
 import base64
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from stillhouse.core.artifacts import write_atomically
 
 PLOTLY = "plotly.min.js"
+_NONE: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,14 @@ class Table:
         rows: One text per column.
         left: Columns that are aligned to the left; numbers go to the right.
         marked: Rows that are highlighted.
+        dimmed: Rows in grey.
     """
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     left: Set[int] = frozenset({0})
     marked: Set[int] = frozenset()
+    dimmed: Set[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,22 @@ class Section:
     figures: Sequence[Figure] = field(default=())
 
 
-def write_page(path: Path, title: str, sections: Sequence[Section]) -> None:
-    """Write a page, and plotly's code next to it if a section has a figure."""
+def write_page(
+    path: Path,
+    title: str,
+    sections: Sequence[Section],
+    facts: Sequence[str] = (),
+    links: Mapping[str, str] = _NONE,
+) -> None:
+    """Write a page, and plotly's code next to it if a section has a figure.
+
+    Args:
+        path: The file.
+        title: Its heading.
+        sections: What stands on it.
+        facts: What stands below the heading, such as a date.
+        links: Further pages by their titles; addresses are relative to this one.
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     templates = Environment(
@@ -84,7 +101,9 @@ def write_page(path: Path, title: str, sections: Sequence[Section]) -> None:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    page = templates.get_template("page.html").render(title=title, sections=sections)
+    page = templates.get_template("page.html").render(
+        title=title, sections=sections, facts=facts, links=links
+    )
     write_atomically(path, page.encode())
     if any(section.figures for section in sections):
         from plotly.offline import get_plotlyjs

@@ -9,12 +9,14 @@ from typing import Any
 from stillhouse.core.roles import ASYMMETRIC
 from stillhouse.evaluation.geometry import GEOMETRY
 from stillhouse.reports.layout import WIDTH, markdown_table, table_lines
-from stillhouse.reports.trials import STATES, best_of, quality_of, ranked, short, varied
-from stillhouse.search.records import TrialRecord
+from stillhouse.reports.trials import STATES, quality_of, ranked, short, varied
+from stillhouse.search.records import TrialRecord, best_record
 from stillhouse.tracking import MSE_BASELINE, readable
 
 SYNTHETIC = "synthetic"
 """Prefix of the figures of synthetic queries."""
+_TEXT = frozenset({0, 2})
+"""Columns of the final comparison that hold text."""
 _COST = {"parameters": "parameters", "megabytes": "MB", "sentences_per_second": "sentences/s"}
 _MODELS = {
     "teacher": "teacher",
@@ -35,9 +37,9 @@ def trial_table(
 ) -> str:
     """Format one line per trial, the best one marked: hyper-parameters, dev figures, cost, and how it ended.
 
-    What all trials share stands above the table. If the table would be wider than ``width``, figures other
-    than ``quality`` are left out first (the Markdown table has them), then hyper-parameters move to lines of
-    their own.
+    What all trials share stands below the table, as the long names of figures do. If the table would be wider
+    than ``width``, figures other than ``quality`` are left out first (the Markdown table has them), then
+    hyper-parameters move to lines of their own.
 
     Args:
         records: All trials.
@@ -63,13 +65,13 @@ def trial_table(
         else:
             shown.pop()
     notes.append(_legend(figures[: len(shown_figures)]))
-    if best_of(records):
+    if best_record(records):
         notes.append("* is the best trial to the full budget")
     if len(shown_figures) < len(figures):
         notes.append(f"not shown: {', '.join(figures[len(shown_figures) :])}")
     hidden = names[len(shown) :]
     body = [line for note in notes if note for line in textwrap.wrap(note, width, subsequent_indent="  ")]
-    return "\n".join([*body, *_with_reasons(lines, len(lines) - len(records), records, hidden, width)])
+    return "\n".join([*_with_reasons(lines, len(lines) - len(records), records, hidden, width), *body])
 
 
 def trial_cells(
@@ -111,17 +113,17 @@ def comparison_table(tested: Mapping[str, Mapping[str, Any]], width: int = WIDTH
 
     Args:
         tested: Model to ``{"metrics": figures, "cost": figures}``; a ``title`` replaces the model's usual
-            name.
+            name, and ``examples`` and ``chosen_from`` say how it was trained.
         width: Columns of the terminal; a wider table is cut into several, which stand one below the other.
     """
     header, cells = comparison_cells(tested)
     legend = textwrap.wrap(_legend(_test_figures(tested)), width, subsequent_indent="  ")
-    return "\n".join([*legend, *table_lines(header, cells, width=width)])
+    return "\n".join([*table_lines(header, cells, _TEXT, width=width), *legend])
 
 
 def comparison_table_markdown(tested: Mapping[str, Mapping[str, Any]]) -> str:
     """Format the same comparison as a Markdown table."""
-    return markdown_table(*comparison_cells(tested))
+    return markdown_table(*comparison_cells(tested), _TEXT)
 
 
 def comparison_cells(tested: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], Rows]:
@@ -132,33 +134,58 @@ def comparison_cells(tested: Mapping[str, Mapping[str, Any]]) -> tuple[list[str]
     cells = []
     for model in order:
         metrics, cost = tested[model]["metrics"], tested[model].get("cost", {})
+        examples = tested[model].get("examples")
         cells.append(
             [
-                tested[model].get("title") or _MODELS.get(model, model),
+                title_of(model, tested),
+                "–" if examples is None else f"{examples:,}",
+                tested[model].get("chosen_from") or "–",
                 *(_figure(metrics.get(name)) for name in names),
                 *(_cost(name, cost) for name in _COST),
             ]
         )
-    return ["", *_brief(names), *_COST.values()], cells
+    return ["", "examples", "chosen from", *_brief(names), *_COST.values()], cells
+
+
+def title_of(model: str, tested: Mapping[str, Mapping[str, Any]]) -> str:
+    """Name a model of the final comparison as tables do."""
+    return str(tested[model].get("title") or _MODELS.get(model, model))
+
+
+def headline(tested: Mapping[str, Mapping[str, Any]], figure: str) -> str:
+    """Say in one line what the best student is worth beside its teacher; empty without a test figure."""
+    if not figure:
+        return ""
+    best, teacher = tested["student"], tested.get("teacher") or {"metrics": {}}
+    own, base = best["metrics"][figure], teacher["metrics"].get(figure, math.nan)
+    share, name = _share(own, base, digits=0), _metric(figure)
+    if share == "–":
+        return f"best student: {name} {own:.4f}"
+    parts = [f"{share} of the teacher's {name} ({own:.4f} / {base:.4f})"]
+    cost, others = best.get("cost", {}), teacher.get("cost", {})
+    if "megabytes" in cost and "megabytes" in others:
+        parts.append(f"{_share(cost['megabytes'], others['megabytes'], digits=0)} of its size")
+    if "sentences_per_second" in cost and "sentences_per_second" in others:
+        faster = cost["sentences_per_second"] / others["sentences_per_second"]
+        parts.append(f"{faster:.1f} times as fast")
+    return f"best student: {', '.join(parts)}"
 
 
 def sweep_description(
     records: Sequence[TrialRecord],
     quality: str,
     tested: Mapping[str, Mapping[str, Any]],
-    champion: int,
     model: str,
     teacher: Mapping[str, float] | None = None,
     most: int = 5000,
     remarks: Sequence[str] = (),
 ) -> str:
-    """Describe a sweep in Markdown: its champion, the final comparison and the best trials.
+    """Describe a sweep in Markdown: its best student, the final comparison and the best trials.
 
     Args:
-        records: All trials.
+        records: All trials and refits.
         quality: The dev figure that was maximised.
         tested: The final comparison, as `comparison_table` takes it.
-        champion: Number of the best trial.
         model: Name under which its student is registered; empty if it is not.
         teacher: The teacher's dev figures, for the share kept.
         most: Largest number of characters; the trials at the end of the ranking are left out first.
@@ -166,13 +193,13 @@ def sweep_description(
     """
     rows, name = ranked(records), readable(quality)
     header, cells = ranking_cells(rows, quality, teacher)
-    best = next(record for record in records if record.number == champion)
+    best = best_record(records) or rows[0]
     share = _share(quality_of(best), (teacher or {}).get(quality, math.nan))
     kept = f", {share} of the teacher's" if share != "–" else ""
     registered = f"Registered as `models:/{model}@champion`." if model else "Not registered."
     text = "\n\n".join(
         [
-            f"**Champion: trial {champion}**, {name} {quality_of(best):.4f} on dev{kept}. {registered}",
+            f"**Best student: {best.title}**, {name} {quality_of(best):.4f} on dev{kept}. {registered}",
             *remarks,
             f"## Test split\n\n{comparison_table_markdown(tested)}",
             f"## Trials by {name} (dev)\n\n",
@@ -202,7 +229,7 @@ def _trial_cells(
     quality: str,
     teacher: Mapping[str, float] | None,
 ) -> tuple[list[str], Rows]:
-    best, base = best_of(records), (teacher or {}).get(quality, math.nan)
+    best, base = best_record(records), (teacher or {}).get(quality, math.nan)
     kept = ["kept"] if math.isfinite(base) else []
     header = ["trial", *names, *_brief(figures), *kept, "examples", "seconds", "ended"]
     cells = []
@@ -210,7 +237,7 @@ def _trial_cells(
         metrics = {**record.metrics, quality: record.metrics.get(quality, quality_of(record))}
         cells.append(
             [
-                f"{'*' if record is best else ''}{record.number}",
+                f"{'*' if record is best else ''}{record.title.replace('trial ', '')}",
                 *(short(record.hyper_parameters.get(name)) for name in names),
                 *(_figure(metrics.get(name)) for name in figures),
                 *([_share(metrics[quality], base)] if kept else []),
@@ -290,6 +317,13 @@ def _figure(value: Any) -> str:
     return "–" if value is None or not math.isfinite(value) else f"{value:.4f}"
 
 
-def _share(value: float, base: float) -> str:
+def _share(value: float, base: float, digits: int = 1) -> str:
     share = value / base if base else math.nan
-    return f"{100 * share:.1f} %" if math.isfinite(share) else "–"
+    return f"{100 * share:.{digits}f} %" if math.isfinite(share) else "–"
+
+
+def _metric(figure: str) -> str:
+    """A figure in a headline: ``MRR@10`` where its last word is a metric at a rank, else all of its words."""
+    words = readable(figure)
+    last = words.rpartition(" ")[2]
+    return last.replace("mrr", "MRR").replace("ndcg", "nDCG") if "@" in last else words

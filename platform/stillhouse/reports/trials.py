@@ -38,12 +38,6 @@ def quality_of(record: TrialRecord) -> float:
     return record.values[0] if record.values and is_finite(record.values[0]) else math.nan
 
 
-def best_of(records: Sequence[TrialRecord]) -> TrialRecord | None:
-    """Return the finished trial with the highest first objective."""
-    finished = [r for r in records if r.state == "COMPLETE" and not math.isnan(quality_of(r))]
-    return max(finished, key=quality_of, default=None)
-
-
 def ranked(records: Sequence[TrialRecord]) -> list[TrialRecord]:
     """Sort trials by the first objective: finished ones first, the best on top."""
     places = {state: place for place, state in enumerate(STATES)}

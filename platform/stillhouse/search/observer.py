@@ -17,8 +17,8 @@ from stillhouse.core.notes import STAGE_NOTE
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.trial import Context
 from stillhouse.tracking import (
-    CHAMPION_IS,
-    CHAMPION_SUFFIX,
+    BEST_SUFFIX,
+    BEST_TRIAL,
     REFIT,
     REFITTED,
     TRIAL,
@@ -167,46 +167,44 @@ class Observer(Callback):  # type: ignore[misc]
         for part in stage.chain():
             self._follow_stage((*key, part.label), part, reused=self.workspace.finished(part))
 
-    def refit_ended(
-        self, record: TrialRecord, stage: Stage, figures: Mapping[str, float], reason: str
-    ) -> None:
-        """A refit has ended, with these dev figures, or because of this reason."""
-        key = self.refit_key(record.number)
+    def refit_ended(self, record: TrialRecord, stage: Stage) -> None:
+        """A refit has ended, with the dev figures of its record, or because of its reason."""
+        key = self._key_of(record)
         self.tail.poll()
-        row = {f"dev/{name}": value for name, value in figures.items()}
-        if row:
-            self.tracker.metrics(key, [Row(stage.examples_in_all, time.time(), row)])
+        if not record.reason:
+            row = {f"dev/{name}": value for name, value in record.metrics.items()}
+            row["seconds"] = record.seconds or 0.0
+            self.tracker.metrics(key, [Row(record.examples, time.time(), row)])
         keys = [(*key, part.label) for part in stage.chain()]
-        self._finish(key, keys, "failed" if reason else "finished", reason, live=False)
+        self._finish(key, keys, _ENDED[record.state], record.reason or "", live=False)
 
     def costs(self, record: TrialRecord, cost: Mapping[str, float]) -> None:
-        """Log what a trial's student costs as metrics of the trial's run."""
+        """Log what the student of a trial or of a refit costs as metrics of its run."""
         row = {f"cost/{name}": value for name, value in cost.items()}
-        self.tracker.metrics(self.trial_key(record.number), [Row(record.examples, time.time(), row)])
+        self.tracker.metrics(self._key_of(record), [Row(record.examples, time.time(), row)])
 
     def report(self, report: dict[str, Any], teacher_dev: Mapping[str, float]) -> None:
         """Log the test metrics to the sweep's run; the step is the number of trials."""
         row = {
             f"test/{who}/{name}": float(value)
-            for who in ("champion", "trial", "teacher", "baseline", "untrained")
+            for who in ("student", "trial", "teacher", "baseline", "untrained")
             if report.get(who)
             for part in ("metrics", "cost")
             for name, value in report[who][part].items()
         }
         row |= {f"dev/teacher/{name}": value for name, value in teacher_dev.items()}
-        row[CHAMPION_IS] = float(report["champion"]["trial"])
-        row[REFITTED] = float(report["champion"]["refitted"])
+        row[BEST_TRIAL] = float(report["student"]["trial"])
+        row[REFITTED] = float(report["student"]["refitted"])
         self.tracker.metrics(self.key, [Row(len(report["trials"]), time.time(), row)])
 
-    def mark_champion(self, records: Sequence[TrialRecord], champion: int) -> None:
-        """Mark the best trial by a tag and by its run's name; an earlier champion loses both."""
+    def mark_best(self, records: Sequence[TrialRecord], best: TrialRecord) -> None:
+        """Mark the run that trained the best student by a tag and by its name; an earlier one loses both."""
         for record in records:
-            best = record.number == champion
             self.tracker.describe(
-                self.trial_key(record.number),
-                "champion",
-                tags={"stillhouse.champion": "yes" if best else "no"},
-                name=f"trial {record.number}{CHAMPION_SUFFIX if best else ''}",
+                self._key_of(record),
+                "best student",
+                tags={"stillhouse.best_student": "yes" if record is best else "no"},
+                name=f"{record.title}{BEST_SUFFIX if record is best else ''}",
             )
 
     def offer_views(self, names: Sequence[str]) -> None:
@@ -217,7 +215,7 @@ class Observer(Callback):  # type: ignore[misc]
         """
         quality = self.context.quality
         costs = ("seconds", "cost/latency_ms_p50", "cost/megabytes")
-        models = ("champion", "teacher", "baseline", "untrained")
+        models = ("student", "teacher", "baseline", "untrained")
         facts = ("method", "teacher", "sentences", "pairs")
         tested = [f"test/{model}/{quality}" for model in models]
         trials = View(f"Trials by {readable(quality)}", "trial", (f"dev/{quality}", *costs), tuple(names))
@@ -230,6 +228,9 @@ class Observer(Callback):  # type: ignore[misc]
     def refit_key(self, number: int) -> Key:
         """The key of the run of a trial's refit."""
         return (*self.key, f"{REFIT}-{number:04d}")
+
+    def _key_of(self, record: TrialRecord) -> Key:
+        return (self.refit_key if record.refit else self.trial_key)(record.number)
 
     def __enter__(self) -> "Observer":
         """Follow the metrics logs until the block ends."""

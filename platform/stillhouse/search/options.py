@@ -42,7 +42,7 @@ class SweepOptions:
         device: Device of teacher and training; ``auto`` uses a GPU if the cluster has one, else the CPU.
         address: Address of a Ray cluster; None starts a local one.
         register: Name in the model registry; empty derives it from the sweep's name.
-        register_anyway: Whether to register a champion that loses on the test split.
+        register_anyway: Whether to register a student that is worse than the baseline on the test split.
         refresh: Whether to read the corpus again.
         verbose: Whether to show the libraries' output.
         teacher: The experiment's teacher, where it has been found already; None finds it.

@@ -29,6 +29,7 @@ class TrialRecord:
         examples: Number of examples seen.
         metrics: All metrics of its last report.
         attributes: Other values that it reported: ``weights_sha256``.
+        refit: Whether it is the refit of the trial of this number, trained for longer after the search.
     """
 
     number: int
@@ -41,6 +42,12 @@ class TrialRecord:
     examples: int
     metrics: Mapping[str, float]
     attributes: Mapping[str, Any]
+    refit: bool = False
+
+    @property
+    def title(self) -> str:
+        """``trial 1``, or ``refit of trial 1``."""
+        return f"{'refit of ' if self.refit else ''}trial {self.number}"
 
 
 def best_records(records: Iterable[TrialRecord]) -> list[TrialRecord]:

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
 from stillhouse.core.devices import usable_device
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, Prompts
 from stillhouse.core.types import Encoder, FloatArray, encode_as
-from stillhouse.evaluation.suites import run_suite
+from stillhouse.evaluation.items import FiguresAndItems
+from stillhouse.evaluation.suites import measure_suite, run_suite
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.search.records import TrialRecord
@@ -32,25 +33,18 @@ from stillhouse.values.stage import DevSuite, Stage, TestSuite
 
 
 @dataclass(frozen=True)
-class Champion:
+class Candidate:
     """The student that a sweep delivers, or one that it might have.
 
     Attributes:
-        record: The trial whose hyper-parameters it has.
+        record: The trial, or its refit, with the dev figures of the checkpoint that was kept.
         stage: Its last stage.
         folder: The folder of that stage.
-        refitted: Whether it was trained again after the search, for longer.
     """
 
     record: TrialRecord
     stage: Stage
     folder: Path
-    refitted: bool = False
-
-    @property
-    def dev(self) -> dict[str, float]:
-        """The dev figures of the checkpoint that was kept."""
-        return dict(read_manifest(self.folder)["metrics"]) if self.refitted else dict(self.record.metrics)
 
 
 @dataclass(frozen=True)
@@ -58,23 +52,23 @@ class Contenders:
     """The models that are compared on the test split.
 
     Attributes:
-        champion: The sweep's best student.
+        best: The sweep's best student.
         baseline: Stage and hyper-parameters of the baseline of equal work; None if it diverged.
         prepared: The data and the locked test suite.
         device: Device that they encode on; the CPU if the driver does not have it.
-        trial: The student of the trial that was refitted; None where the champion is a trial's own.
+        trial: The student of the trial that was refitted; None where the best student is a trial's own.
     """
 
-    champion: Champion
+    best: Candidate
     baseline: tuple[Stage, dict[str, Any]] | None
     prepared: Prepared
     device: str
-    trial: Champion | None = None
+    trial: Candidate | None = None
 
     @property
     def fingerprint(self) -> str:
         """Identifies the models and the suite."""
-        stages = [self.champion.stage.fingerprint, self.baseline[0].fingerprint if self.baseline else ""]
+        stages = [self.best.stage.fingerprint, self.baseline[0].fingerprint if self.baseline else ""]
         stages += [self.trial.stage.fingerprint] if self.trial else []
         return fingerprint([self.prepared.test.fingerprint, *stages, *self._teacher_reading()])
 
@@ -93,26 +87,26 @@ class Contenders:
 
     def found_in(self, workspace: Workspace) -> "Contenders":
         """The same with the students' folders in a workspace, which may be another node's."""
-        champion = replace(self.champion, folder=workspace.path(self.champion.stage))
+        best = replace(self.best, folder=workspace.path(self.best.stage))
         trial = self.trial and replace(self.trial, folder=workspace.path(self.trial.stage))
-        return replace(self, champion=champion, trial=trial)
+        return replace(self, best=best, trial=trial)
 
     def encoders(self, workspace: Workspace) -> dict[str, tuple[Any, nn.Module | None]]:
         """Load each model by name: its encoder, and the module whose cost is measured, where there is one."""
         setting = self.prepared.setting
         device = usable_device(self.device)
-        student = encoder_in(self.champion.folder, device)
-        start = untrained(first_of(self.champion.stage), device)
+        student = encoder_in(self.best.folder, device)
+        start = untrained(first_of(self.best.stage), device)
         models: dict[str, tuple[Any, nn.Module | None]] = {"student": (student, _module(student))}
         if self.trial:
             before = encoder_in(self.trial.folder, device)
             models["trial"] = (before, _module(before))
         ranks = setting.get(Claims) is not None
-        scorer = scoring_teacher(self.champion.stage, workspace, device) if ranks else None
+        scorer = scoring_teacher(self.best.stage, workspace, device) if ranks else None
         if scorer is not None:
             models["teacher"] = (scorer, _module(scorer))
         elif not ranks and not asks(setting):
-            taught_by = teacher_of(self.champion.stage, setting)
+            taught_by = teacher_of(self.best.stage, setting)
             models["teacher"] = teacher(taught_by, setting.teacher_length, device)
         if self.baseline:
             baseline = encoder_in(workspace.path(self.baseline[0]), device)
@@ -221,10 +215,10 @@ def teacher(model: Teacher, max_length: int, device: str) -> tuple[Encoder, nn.M
     return encoder, encoder.module
 
 
-def figures_of(suite: DevSuite | TestSuite, encoder: Any, workspace: Workspace) -> dict[str, float]:
-    """Measure a model; a teacher of vectors alone has the figures of texts that its files have."""
+def figures_of(suite: DevSuite | TestSuite, encoder: Any, workspace: Workspace) -> FiguresAndItems:
+    """Measure a model; a teacher of vectors alone has the figures of texts that its files have, no items."""
     if not any(isinstance(each, FilesEncoder) for each in getattr(encoder, "members", [encoder])):
-        return run_suite(suite, encoder, workspace)
+        return measure_suite(suite, encoder, workspace)
     figures: dict[str, float] = {}
     for evaluator in suite.evaluators:
         try:
@@ -232,7 +226,7 @@ def figures_of(suite: DevSuite | TestSuite, encoder: Any, workspace: Workspace) 
             figures |= run_suite(TestSuite((evaluator,)), encoder, workspace)
         except NoVector as error:
             say(f"  the teacher has no figures of {evaluator.target.__name__}: {error}")
-    return figures
+    return figures, {}
 
 
 def _module(encoder: Any) -> nn.Module:

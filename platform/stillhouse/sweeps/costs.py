@@ -11,7 +11,7 @@ from stillhouse.evaluation.cost import cost
 from stillhouse.reports.entries import COSTS
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.trial import Context
-from stillhouse.sweeps.contenders import Champion
+from stillhouse.sweeps.contenders import Candidate
 from stillhouse.sweeps.room import Room
 from stillhouse.training.models import encoder_in
 from stillhouse.values.stage import Stage
@@ -21,25 +21,25 @@ _RUNS, _CALLS = 1, 20
 
 def costs_of(
     records: Sequence[TrialRecord],
-    champion: Champion,
+    best: Candidate,
     measured: Mapping[str, float],
     context: Context,
     folder: Path,
     room: Room,
 ) -> Iterator[tuple[TrialRecord, dict[str, float]]]:
-    """Yield the finished trials with their costs, which depend on the student's architecture only.
+    """Yield the finished trials and refits with their costs, which depend on the architecture only.
 
     Args:
-        records: All trials.
-        champion: The best trial.
-        measured: Costs of the champion.
+        records: All trials and refits.
+        best: The best student.
+        measured: Its costs.
         context: What all trials share.
         folder: The sweep's folder, where the costs of other architectures are kept.
-        room: Where they are measured, as the champion's were.
+        room: Where they are measured, as the best student's were.
     """
     path = folder / "costs.json"
     known: dict[str, dict[str, float]] = read_note(path, "The costs are measured again.") or {}
-    known[fingerprint(champion.stage.student)] = {name: measured[name] for name in COSTS}
+    known[fingerprint(best.stage.student)] = {name: measured[name] for name in COSTS}
     finished = [record for record in records if record.state == "COMPLETE"]
     stages = [context.plan(dict(record.hyper_parameters)) for record in finished]
     keys = [fingerprint(stage.student) for stage in stages]

@@ -30,7 +30,9 @@ from stillhouse.reports.tables import (
     comparison_table,
     comparison_table_markdown,
     data_line,
+    headline,
     sweep_description,
+    title_of,
     trial_table,
     trial_table_markdown,
 )
@@ -42,9 +44,9 @@ from stillhouse.search.study_copies import STUDY
 from stillhouse.search.trial import Context
 from stillhouse.students.export.modules import STOCK, TOWERS
 from stillhouse.students.sizes import sizes
-from stillhouse.sweeps.baseline import Baseline, baseline_name
+from stillhouse.sweeps.baseline import Baseline, baseline_name, rates_of
 from stillhouse.sweeps.contenders import (
-    Champion,
+    Candidate,
     Contenders,
     asks,
     figures_of,
@@ -55,7 +57,7 @@ from stillhouse.sweeps.contenders import (
 from stillhouse.sweeps.costs import costs_of
 from stillhouse.sweeps.export import (
     CARD,
-    champion_card,
+    card_of_best,
     checksums_of_export,
     damage_of_export,
     export_stage,
@@ -64,7 +66,7 @@ from stillhouse.sweeps.findings import Findings, findings_of
 from stillhouse.sweeps.refit import chosen_student, refit_remark
 from stillhouse.sweeps.room import Room
 from stillhouse.sweeps.test_log import record_test_use
-from stillhouse.sweeps.verdict import Verdict, verdict_on
+from stillhouse.sweeps.verdict import RIVALS, Verdict, figure_on_test, kept_items, verdict_on
 from stillhouse.training.models import form_of
 from stillhouse.values.data import Teacher
 from stillhouse.values.stage import Stage
@@ -87,72 +89,112 @@ def deliver(
     need: Need = _WHEREVER,
     register_anyway: bool = False,
     space: Space,
-    refits: Callable[[], Sequence[Champion]] = tuple,
+    refits: Callable[[], Sequence[Candidate]] = tuple,
 ) -> dict[str, Any]:
-    """Print the trials, test, export and register the champion, draw the figures; skip what exists.
+    """Print the trials, test, export and register the best student, draw the figures; skip what exists.
 
-    A champion that loses on the test split is exported but not registered, unless ``register_anyway``. What
-    ``refits`` trains, once the trials have been printed, is delivered if it is better on dev. Models are
+    A student that is worse than the baseline or than the untrained student on the test split, beyond chance,
+    is exported but not registered, unless ``register_anyway``. What ``refits`` trains, once the trials have
+    been printed, is delivered if it is better on dev. Models are
     measured and exported, and figures drawn, where one worker of ``need``, a trial's resources, has room.
 
     Returns:
-        The content of `--json`. ``champion`` is None when no trial ran to its end.
+        The content of `--json`. ``student`` is None when no trial ran to its end.
     """
     workspace = context.workspace
     room = Room(workspace, need, prepared.setting)
     show()
-    champion = _choose(records, context, workspace)
-    teacher_dev = _teacher_dev(prepared, context, folder, champion, room)
+    trial = _choose(records, context, workspace)
+    teacher_dev = _teacher_dev(prepared, context, folder, trial, room)
     show(trial_table(records, context.quality, teacher_dev))
     reused = reuse((context.plan(dict(r.hyper_parameters)) for r in records if r.values), workspace)
-    if reused:
-        show(f"\n{reuse_table(reused)}")
     findings = findings_of(context, space, records, folder / STUDY)
-    for line in findings.lines():
-        show(line)
-    best = front(records)
-    if best:
-        show(f"Pareto front, {second_name(records)}: trials {', '.join(str(r.number) for r in best)}")
     trials = [_trial(record) for record in records]
     stages = [dataclasses.asdict(kind) for kind in reused]
-    if champion is None:
+    if trial is None:
+        _say_details(records, reused, findings)
         say("no trial ran to its end: see the reasons above.")
-        no_models = dict.fromkeys(("champion", "teacher", "baseline", "untrained"))
+        no_models = dict.fromkeys(("student", "teacher", "baseline", "untrained"))
         return {**no_models, "trials": trials, "front": [], "stages": stages, **findings.report()}
-    trial, champion = champion, chosen_student(champion, refits(), context.quality)
-    before = trial if champion.refitted else None
-    contenders = Contenders(champion, baseline.best(), prepared, context.where.device, before)
+    again = refits()
+    best = chosen_student(trial, again, context.quality)
+    contenders = Contenders(
+        best, baseline.best(), prepared, context.where.device, trial if best.record.refit else None
+    )
     if contenders.baseline is None:
         say("no baseline: it diverged with each of its learning rates.")
     tested = _tested(contenders, workspace, folder, observer, room)
-    export, parity = _export(name, context, champion, tested, contenders, folder, room)
-    verdict = verdict_on(tested, context.quality)
-    show()
+    rows = [*records, *(refit.record for refit in again)]
+    _tell_how_trained(tested, contenders, records, len(again), len(rates_of(context.method)))
+    titles = {who: title_of(who, tested) for who in tested}
+    verdict = verdict_on(tested, context.quality, titles)
+    for each in tested.values():
+        each.pop("items", None)
+    remarks = [
+        *refit_remark(best.record, contenders.trial and contenders.trial.record, context.quality),
+        *remarks_on(verdict, prepared.facts),
+    ]
+    export, parity = _export(name, context, contenders, tested, folder, room, verdict.sentences())
+    first = headline(tested, verdict.figure)
+    show(f"\n{first}\n" if first else "")
     show(comparison_table(tested))
-    remarks = [*refit_remark(champion, context.quality), *remarks_on(verdict, prepared.facts)]
     for remark in remarks:
-        say(remark)
+        show(remark)
+    _say_details(records, reused, findings)
     show(f"exported: {export} ({_form_of(export)}, lowest cosine to the evaluated student {parity:.7f})")
     report = {
-        **_report(tested, champion, contenders, export, trials),
-        "front": [record.number for record in best],
+        **_report(tested, contenders, export, trials),
+        "refits": [_trial(refit.record) for refit in again],
+        "front": [record.number for record in front(records)],
         "stages": stages,
         "verdict": verdict.report(),
+        "headline": first,
         "remarks": remarks,
-        "registered_as": register_as if register_anyway or not verdict.loses else None,
+        "registered_as": register_as if register_anyway or not verdict.worse_than else None,
         **findings.report(),
     }
-    for record, figures in costs_of(records, champion, tested["student"]["cost"], context, folder, room):
+    for record, figures in costs_of(rows, best, tested["student"]["cost"], context, folder, room):
         observer.costs(record, figures)
     observer.report(report, teacher_dev)
-    _track(observer, champion, report, teacher_dev, records, folder, verdict, findings, room)
+    _track(observer, best, report, teacher_dev, rows, folder, verdict, findings, room)
     if report["registered_as"] is None:
-        say("not registered, since it loses; the same command with --register-anyway registers it")
+        others = " and the ".join(verdict.worse_than)
+        say(f"not registered, since it is worse than the {others}; --register-anyway registers it")
         return report
     version = _register(observer, report)
     registered = f"version {version}" if version else "as soon as MLflow answers"
     show(f"registered: models:/{register_as}@champion, {registered}")
     return report
+
+
+def _say_details(records: Sequence[TrialRecord], reused: Sequence[Reuse], findings: Findings) -> None:
+    """Print what explains the search: stages that were reused, shares of gradients, the Pareto front."""
+    if reused:
+        show(f"\n{reuse_table(reused)}")
+    for line in findings.lines():
+        show(line)
+    if best := front(records):
+        show(f"Pareto front, {second_name(records)}: trials {', '.join(str(r.number) for r in best)}")
+
+
+def _tell_how_trained(
+    tested: dict[str, dict[str, Any]],
+    contenders: Contenders,
+    records: Sequence[TrialRecord],
+    refits: int,
+    rates: int,
+) -> None:
+    """Add to each model of the final comparison how many examples it saw, and what it was chosen from."""
+    trials = f"{len(records)} trial{'s' * (len(records) != 1)}"
+    longer = f", {refits} refit{'s' * (refits != 1)}" if refits else ""
+    best = contenders.best.record
+    tested["student"] |= {"examples": best.examples, "chosen_from": f"{trials}{longer}"}
+    if contenders.trial is not None:
+        tested["trial"] |= {"examples": contenders.trial.record.examples, "chosen_from": trials}
+    if contenders.baseline is not None:
+        examples = contenders.baseline[0].examples_in_all
+        tested["baseline"] |= {"examples": examples, "chosen_from": f"{rates} learning rates"}
+    tested["untrained"]["examples"] = 0
 
 
 def _form_of(export: Path) -> str:
@@ -173,7 +215,8 @@ def _tested(
     observer.opened(suite, before)
     times = {0: "for the first time", 1: "once before"}.get(before, f"{before} times before")
     say(f"test split, opened {times}")
-    tested = room.call("testing the models", _test_all, contenders, workspace)
+    quality = observer.context.quality
+    tested = room.call("testing the models", _test_all, contenders, quality, workspace)
     if contenders.prepared.setting.get(Claims) is not None:
         order = {
             f"fever_{name.removeprefix('tfidf_test_')}": value
@@ -187,17 +230,22 @@ def _tested(
     return tested
 
 
-def _test_all(contenders: Contenders, workspace: Workspace) -> dict[str, dict[str, Any]]:
-    """Measure each model by name: its figures, its cost, and the machine that it was measured on."""
+def _test_all(contenders: Contenders, quality: str, workspace: Workspace) -> dict[str, dict[str, Any]]:
+    """Measure each model by name: its figures, its cost, and the machine that it was measured on.
+
+    Of the students that the verdict compares, the items of the figure that selects are kept.
+    """
     tested = {}
     for who, (encoder, module) in contenders.found_in(workspace).encoders(workspace).items():
         with doing(f"testing the {who}"):
-            figures = figures_of(contenders.prepared.test, encoder, workspace)
+            figures, items = figures_of(contenders.prepared.test, encoder, workspace)
             if not figures and module is None:
                 continue
             measured = _cost(encoder, module, contenders.prepared)
         machine = describe_machine(int(measured["threads"])) if "threads" in measured else {}
         tested[who] = {"metrics": figures, "cost": measured, "machine": machine}
+        if who in ("student", *RIVALS) and (kept := items.get(figure_on_test(quality, figures))):
+            tested[who]["items"] = kept_items(kept)
     return tested
 
 
@@ -219,29 +267,27 @@ def _cost(encoder: Any, module: nn.Module | None, prepared: Prepared) -> dict[st
 def _export(
     name: str,
     context: Context,
-    champion: Champion,
-    tested: dict[str, dict[str, Any]],
     contenders: Contenders,
+    tested: dict[str, dict[str, Any]],
     folder: Path,
     room: Room,
+    verdict: Sequence[str],
 ) -> tuple[Path, float]:
-    export, note = folder / "export", folder / EXPORT_NOTE
-    sha256 = read_manifest(champion.folder)["weights_sha256"]
+    export, note, best = folder / "export", folder / EXPORT_NOTE, contenders.best
+    sha256 = read_manifest(best.folder)["weights_sha256"]
     made = read_note(note, "The student is exported again.")
     if made is not None and made["weights_sha256"] == sha256 and export.is_dir():
         damaged = damage_of_export(export, made)
         if not damaged:
             return export, float(made["parity"])
         warn(f"{export}: {'; '.join(damaged)}. The student is exported again.")
-    method, values = load_method(context.method), dict(champion.record.hyper_parameters)
+    method, values = load_method(context.method), dict(best.record.hyper_parameters)
     workspace = context.workspace
-    card = champion_card(name, method, contenders.prepared, champion.stage, values, tested, workspace)
+    card = card_of_best(name, method, contenders.prepared, best.stage, values, tested, workspace, verdict)
     write_note(folder / CARD, card.as_json())
-    parity = room.fill("exporting the best student", export, _write_export, context, champion.stage, card)
+    parity = room.fill("exporting the best student", export, _write_export, context, best.stage, card)
     files = checksums_of_export(export)
-    write_note(
-        note, {"weights_sha256": sha256, "parity": parity, "stage": str(champion.folder), FILES: files}
-    )
+    write_note(note, {"weights_sha256": sha256, "parity": parity, "stage": str(best.folder), FILES: files})
     return export, parity
 
 
@@ -255,7 +301,7 @@ def _write_export(export: Path, context: Context, stage: Stage, card: Card) -> f
 
 def _track(
     observer: Observer,
-    champion: Champion,
+    best: Candidate,
     report: dict[str, Any],
     teacher_dev: dict[str, float],
     records: list[TrialRecord],
@@ -267,15 +313,16 @@ def _track(
     """Log the figures and the report to the sweep's run."""
     write_json(folder / "report.json", report)
     others = ("trial", "teacher", "baseline", "untrained", "TF-IDF")
-    tested = {**{who: report[who] for who in others if report.get(who)}, "student": report["champion"]}
+    tested = {**{who: report[who] for who in others if report.get(who)}, "student": report["student"]}
     reused = [Reuse(**kind) for kind in report["stages"]]
     tables = [
         comparison_table_markdown(tested),
-        trial_table_markdown(records, observer.context.quality),
+        trial_table_markdown(records, observer.context.quality, teacher_dev),
         *([reuse_table_markdown(reused)] if reused else []),
         findings.markdown(),
     ]
-    said = report["remarks"]
+    first = report["headline"]
+    said = [*([f"{first[0].upper()}{first[1:]}."] if first else []), *report["remarks"]]
     text = "\n\n".join([f"# Sweep {observer.name}", *said, *tables])
     write_atomically(folder / "report.md", f"{text}\n".encode())
     observer.tracker.artifact(observer.key, folder / "report.md")
@@ -284,26 +331,34 @@ def _track(
         "tested": tested,
         "title": f"Sweep {observer.name}",
         "remarks": said,
+        "facts": _facts_of(observer.context, report),
+        "links": {"the exported student": f"../{Path(report['student']['export']).name}/README.md"},
         "shares": findings.importances,
         "findings": findings.sections(),
     }
     figures, study = folder / "figures", (folder / STUDY).read_bytes()
     room.fill("drawing the figures", figures, _draw, records, observer.context.quality, study, given)
     observer.tracker.artifact(observer.key, figures, "figures")
-    observer.mark_champion(records, champion.record.number)
+    observer.mark_best(records, best.record)
     observer.offer_views(varied(records)[0])
     note = sweep_description(
         records,
         observer.context.quality,
         tested,
-        champion.record.number,
         report["registered_as"] or "",
         teacher_dev,
         remarks=[*said, *findings.sentences()],
     )
-    tags = {"stillhouse.champion.loses_to": verdict.tag}
+    tags = {"stillhouse.worse_than": verdict.tag}
     observer.tracker.describe(observer.key, "report", tags=tags, note=note)
     observer.tracker.artifact(observer.key, folder / "report.json")
+
+
+def _facts_of(context: Context, report: Mapping[str, Any]) -> list[str]:
+    """What the page of a sweep says below its title: method, teacher and corpus."""
+    facts = report["facts"]
+    texts = f", {facts['sentences']:,} texts" if facts.get("sentences") else ""
+    return [f"method {context.method}", f"teacher {facts['teacher']}", f"corpus {facts['corpus']}{texts}"]
 
 
 def _draw(
@@ -317,38 +372,37 @@ def _draw(
 
 
 def remarks_on(verdict: Verdict, facts: dict[str, Any]) -> list[str]:
-    """What stands beside the final comparison: that the champion loses, and whose queries are searched."""
-    return [part for part in (verdict.sentence(), data_line(facts)) if part]
+    """What stands beside the final comparison: how sure it is, and whose queries are searched."""
+    return [part for part in (*verdict.sentences(), data_line(facts)) if part]
 
 
 def _register(observer: Observer, report: dict[str, Any]) -> str | None:
     """Register the exported student; return its version, or None while MLflow does not answer."""
-    export = Path(report["champion"]["export"])
-    tags = {name: str(report["champion"][name]) for name in ("trial", "weights_sha256")}
+    export = Path(report["student"]["export"])
+    tags = {name: str(report["student"][name]) for name in ("trial", "weights_sha256")}
     return observer.tracker.register(observer.key, export, report["registered_as"], tags=tags)
 
 
 def _report(
     tested: dict[str, dict[str, Any]],
-    champion: Champion,
     contenders: Contenders,
     export: Path,
     trials: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    baseline = None
+    best, baseline = contenders.best, None
     if contenders.baseline:
         ranks = contenders.prepared.setting.get(Claims) is not None
-        name = champion.stage.label if ranks else "mse"
+        name = best.stage.label if ranks else "mse"
         baseline = {**tested["baseline"], "method": name, "hyper_parameters": contenders.baseline[1]}
     return {
-        "champion": {
+        "student": {
             **tested["student"],
-            "trial": champion.record.number,
+            "trial": best.record.number,
             "export": str(export),
-            "hyper_parameters": dict(champion.record.hyper_parameters),
-            "refitted": champion.refitted,
-            "dev": champion.dev,
-            "weights_sha256": read_manifest(champion.folder)["weights_sha256"],
+            "hyper_parameters": dict(best.record.hyper_parameters),
+            "refitted": best.record.refit,
+            "dev": dict(best.record.metrics),
+            "weights_sha256": read_manifest(best.folder)["weights_sha256"],
         },
         **({"trial": tested["trial"]} if "trial" in tested else {}),
         "teacher": tested.get("teacher"),
@@ -360,12 +414,12 @@ def _report(
     }
 
 
-def _choose(records: list[TrialRecord], context: Context, workspace: Workspace) -> Champion | None:
+def _choose(records: list[TrialRecord], context: Context, workspace: Workspace) -> Candidate | None:
     best = best_record(records)
     if best is None:
         return None
     stage = context.plan(dict(best.hyper_parameters))
-    return Champion(best, stage, workspace.path(stage))
+    return Candidate(best, stage, workspace.path(stage))
 
 
 def _trial(record: TrialRecord) -> dict[str, Any]:
@@ -373,11 +427,11 @@ def _trial(record: TrialRecord) -> dict[str, Any]:
 
 
 def _teacher_dev(
-    prepared: Prepared, context: Context, folder: Path, champion: Champion | None, room: Room
+    prepared: Prepared, context: Context, folder: Path, trial: Candidate | None, room: Room
 ) -> dict[str, float]:
     """Measure the teacher on the dev suite, once: the reference for the share that the trials keep."""
     setting = prepared.setting
-    taught_by = setting.teacher if champion is None else teacher_of(champion.stage, setting)
+    taught_by = setting.teacher if trial is None else teacher_of(trial.stage, setting)
     # Where weights of teachers are searched, further trials may end with others.
     own = "" if taught_by == setting.teacher else f"-{fingerprint(taught_by)}"
     path = folder / f"teacher-dev{own}.json"
@@ -387,7 +441,7 @@ def _teacher_dev(
     if asks(setting):
         say("the teacher is not measured: every text of the suites would be sent to its endpoint")
         return {}
-    stage = None if champion is None else champion.stage
+    stage = None if trial is None else trial.stage
     figures = room.call("measuring the teacher on the dev split", _measure_teacher, context, taught_by, stage)
     if figures:
         write_note(path, figures)
@@ -403,4 +457,4 @@ def _measure_teacher(context: Context, taught_by: Teacher, stage: Stage | None) 
         encoder = scoring_teacher(stage, workspace, usable_device(context.where.device))
     if (setting.get(Claims) is not None and stage is None) or encoder is None:
         return {}
-    return figures_of(setting.dev, encoder, workspace)
+    return figures_of(setting.dev, encoder, workspace)[0]

@@ -49,7 +49,7 @@ from stillhouse.values.data import Ensemble, Model, Teacher, members_of, weighte
 from stillhouse.values.stage import Stage
 
 CARD = "card.json"
-"""The file of a sweep's folder that keeps the card of its champion."""
+"""The file of a sweep's folder that keeps the card of its best student."""
 
 _PARITY_TEXTS = (
     "Return the eigenvalues of a symmetric matrix in ascending order.",
@@ -229,7 +229,7 @@ def check_towers(scorer: StudentScorer, target: Path, texts: Sequence[str], mini
     return min(check_parity(encoder, target / side, texts, minimum) for side, encoder in sides.items())
 
 
-def champion_card(
+def card_of_best(
     name: str,
     method: Method,
     prepared: Prepared,
@@ -237,6 +237,7 @@ def champion_card(
     hyper_parameters: dict[str, Any],
     tested: dict[str, dict[str, Any]],
     workspace: Workspace,
+    verdict: Sequence[str] = (),
 ) -> Card:
     """Gather what is known of a sweep's best student.
 
@@ -244,10 +245,11 @@ def champion_card(
         name: The sweep.
         method: The method.
         prepared: Data and suites.
-        stage: Last stage of the champion.
-        hyper_parameters: Values of the champion.
+        stage: Last stage of the best student.
+        hyper_parameters: Its values.
         tested: Model to its ``metrics`` on the test split, its ``cost`` and the ``machine`` of its timings.
         workspace: Holds the data.
+        verdict: How sure it is that it is better than the other students.
     """
     facts, ranking = prepared.facts, prepared.setting.get(Claims)
     taught_by = teacher_of(stage, prepared.setting)
@@ -283,6 +285,7 @@ def champion_card(
         licence="" if teacher is None else _licences_of(teacher),
         base_models=_base_models(stage.student, *named),
         language=str(facts.get("languages", "")),
+        verdict=verdict,
     )
 
 

@@ -17,7 +17,7 @@ from stillhouse.search.observer import Observer
 from stillhouse.search.records import TrialRecord, best_records
 from stillhouse.search.shared_stages import build_stage
 from stillhouse.search.trial import Context
-from stillhouse.sweeps.contenders import Champion
+from stillhouse.sweeps.contenders import Candidate
 from stillhouse.tracking import readable
 from stillhouse.training.follower import PlanFollower
 from stillhouse.values.stage import Stage
@@ -25,7 +25,7 @@ from stillhouse.values.stage import Stage
 
 def refit(
     context: Context, need: Need, records: Sequence[TrialRecord], top: int, observer: Observer
-) -> list[Champion]:
+) -> list[Candidate]:
     """Train the best trials again, all at once as tasks of the cluster; what is finished is not trained.
 
     Args:
@@ -56,38 +56,61 @@ def refit(
     for record, stage in plans:
         observer.refit_started(record, stage)
     reasons = _train(missing, context, need, workspace)
-    for record, stage in plans:
-        reason = reasons.get(record.number, "")
-        figures = {} if reason else dict(read_manifest(workspace.path(stage))["metrics"])
-        observer.refit_ended(record, stage, figures, reason)
-        now = f"diverged, {reason}" if reason else _figure(context.quality, figures)
-        before = _figure(context.quality, record.metrics)
-        say(f"  refit of trial {record.number}: {now}; the trial has {before}")
-    students = [
-        Champion(record, stage, workspace.path(stage), refitted=True)
-        for record, stage in plans
-        if record.number not in reasons
-    ]
+    students = []
+    for trial, stage in plans:
+        reason = reasons.get(trial.number, "")
+        record = refit_record(trial, stage, context.quality, workspace, reason)
+        observer.refit_ended(record, stage)
+        now = f"diverged, {reason}" if reason else _figure(context.quality, record.metrics)
+        say(f"  {record.title}: {now}; the trial has {_figure(context.quality, trial.metrics)}")
+        if not reason:
+            students.append(Candidate(record, stage, workspace.path(stage)))
     return sorted(students, key=lambda student: _quality(student, context.quality), reverse=True)
 
 
-def chosen_student(trial: Champion, refits: Sequence[Champion], quality: str) -> Champion:
+def chosen_student(trial: Candidate, refits: Sequence[Candidate], quality: str) -> Candidate:
     """Choose what is delivered, by dev: the best refit, unless the trial's own student is better."""
     best = max((trial, *refits), key=lambda student: _quality(student, quality))
-    if refits and not best.refitted:
+    if refits and not best.record.refit:
         say(f"No refit is better than trial {trial.record.number} on dev, whose student is delivered.")
     return best
 
 
-def refit_remark(champion: Champion, quality: str) -> list[str]:
+def refit_record(
+    trial: TrialRecord, stage: Stage, quality: str, workspace: Workspace, reason: str = ""
+) -> TrialRecord:
+    """Make the record of a refit from the manifests of its stages, as tables and curves read it."""
+    if reason:
+        return dataclasses.replace(trial, state="FAIL", refit=True, values=None, metrics={}, reason=reason)
+    curve, seconds, before = {}, 0.0, 0
+    for part in stage.chain():
+        manifest = read_manifest(workspace.path(part))
+        seconds += float(manifest["seconds"])
+        for point in manifest["evaluations"]:
+            if quality in (point["metrics"] or {}):
+                curve[before + point["examples"]] = point["metrics"][quality]
+        before += part.examples_seen
+    metrics = manifest["metrics"]
+    return dataclasses.replace(
+        trial,
+        values=(metrics.get(quality, math.nan),),
+        curve=curve,
+        seconds=seconds,
+        examples=stage.examples_in_all,
+        metrics=metrics,
+        attributes={"weights_sha256": manifest["weights_sha256"]},
+        refit=True,
+    )
+
+
+def refit_remark(best: TrialRecord, trial: TrialRecord | None, quality: str) -> list[str]:
     """Say beside the final comparison that the best student is a refit, and how long it was trained."""
-    if not champion.refitted:
+    if trial is None:
         return []
-    record, dev, examples = champion.record, champion.dev, champion.stage.examples_in_all
     return [
-        f"The best student is the refit of trial {record.number}: {examples:,} examples instead of "
-        f"{record.examples:,}, {_figure(quality, dev)} on dev instead of "
-        f"{record.metrics.get(quality, math.nan):.4f}. The baseline has the work of a trial."
+        f"The best student is the {best.title}: {best.examples:,} examples instead of {trial.examples:,}, "
+        f"{_figure(quality, best.metrics)} on dev instead of {trial.metrics.get(quality, math.nan):.4f}. "
+        "The baseline was trained as long as one trial, not as long as the refit."
     ]
 
 
@@ -116,8 +139,8 @@ def _title(number: int) -> str:
     return f"refit of trial {number}"
 
 
-def _quality(student: Champion, quality: str) -> float:
-    value = float(student.dev.get(quality, math.nan))
+def _quality(student: Candidate, quality: str) -> float:
+    value = float(student.record.metrics.get(quality, math.nan))
     return value if math.isfinite(value) else -math.inf
 
 

@@ -1,4 +1,4 @@
-"""The second half of a sweep: search on prepared data, train the baseline beside it, deliver the champion."""
+"""The second half of a sweep: search, train the baseline beside it, deliver the best student."""
 
 import dataclasses
 from pathlib import Path
@@ -21,7 +21,7 @@ from stillhouse.search.trial import Context
 from stillhouse.search.tuner import search
 from stillhouse.sweeps.ahead import ahead_of_sweep
 from stillhouse.sweeps.baseline import Baseline, baseline_name
-from stillhouse.sweeps.contenders import Champion
+from stillhouse.sweeps.contenders import Candidate
 from stillhouse.sweeps.deliver import deliver
 from stillhouse.sweeps.planning.arithmetic import DELIVERY, REFITS, TRAINING
 from stillhouse.sweeps.planning.note import Clock
@@ -91,7 +91,7 @@ def search_and_deliver(
                 records = search(options, context, folder, observer, slots)
             baseline.wait()
 
-        def refits() -> list[Champion]:
+        def refits() -> list[Candidate]:
             with clock.part(REFITS, within=DELIVERY):
                 return _refits(options, prepared, context, records, observer)
 
@@ -127,7 +127,7 @@ def _refits(
     context: Context,
     records: list[TrialRecord],
     observer: Observer,
-) -> list[Champion]:
+) -> list[Candidate]:
     """Train the best trials again, if the experiment asks for it."""
     if prepared.refit is None:
         return []

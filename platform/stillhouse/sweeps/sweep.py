@@ -41,7 +41,7 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
     """Run or resume a sweep; if all its trials are done, only report it.
 
     Returns:
-        ``champion``, ``teacher``, ``baseline``, ``untrained`` and ``trials``, as ``--json`` writes them.
+        ``student``, ``teacher``, ``baseline``, ``untrained`` and ``trials``, as ``--json`` writes them.
 
     Raises:
         BadInput: Another command runs this sweep, the sweep of this name has another space or other

@@ -1,64 +1,127 @@
-"""Does the champion win on the locked test split? One that loses is said to lose."""
+"""Is the best student better than the baseline and the untrained student on the locked test split?
 
+`evaluation.paired` decides, on the same items for both models: *better* and *worse* are differences whose
+whole 95 % interval is on one side of zero.
+"""
+
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stillhouse.tracking import readable
+import numpy as np
 
-NAMES = {"baseline": "baseline of equal work", "untrained": "untrained student"}
+from stillhouse.evaluation.items import Items, Part
+from stillhouse.evaluation.paired import Paired, compare_items
+
+RIVALS = ("baseline", "untrained")
+"""The models that the best student must not be worse than, to be registered."""
+BETTER, WORSE, NOT_APART = "better", "worse", "not told apart"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The champion beside the two models that it must beat, by the figure that selected it.
+    """The best student beside the two models that it is compared with, by the figure that selected it.
 
     Attributes:
         figure: The test figure; empty if the test split has none of that name.
-        champion: The champion's value.
-        loses_to: The models with a higher value, and their values.
+        against: Model to its comparison with the best student.
+        titles: Model to its name in tables.
     """
 
     figure: str
-    champion: float = 0.0
-    loses_to: Mapping[str, float] = field(default_factory=dict)
+    against: Mapping[str, Paired] = field(default_factory=dict)
+    titles: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def loses(self) -> bool:
-        """Whether a model that costs less to make is better."""
-        return bool(self.loses_to)
+    def worse_than(self) -> list[str]:
+        """Names of the models that are better beyond chance; the student is then not registered."""
+        return [self.titles[who] for who, one in self.against.items() if word_of(one) == WORSE]
 
     @property
     def tag(self) -> str:
-        """The models that it loses to, for MLflow: such as ``baseline, untrained``, or ``none``."""
-        return ", ".join(self.loses_to) or ("none" if self.figure else "not measured")
+        """The models that it is worse than, for MLflow: such as ``MSE baseline``, or ``none``."""
+        return ", ".join(self.worse_than) or ("none" if self.figure else "not measured")
 
-    def sentence(self) -> str:
-        """The verdict in a sentence; empty where the champion wins."""
-        if not self.loses:
-            return ""
-        others = " and ".join(f"the {NAMES[who]} ({value:.4f})" for who, value in self.loses_to.items())
-        own = f"{readable(self.figure)} {self.champion:.4f}"
-        return f"The champion loses on the test split: {own}, below {others}."
+    def sentences(self) -> list[str]:
+        """One sentence per model."""
+        return [_sentence(self.titles[who], one) for who, one in self.against.items()]
 
     def report(self) -> dict[str, Any]:
         """The verdict as ``report.json`` and ``--json`` have it."""
-        return {"figure": self.figure, "champion": self.champion, "loses_to": dict(self.loses_to)}
+        against = {
+            who: {"verdict": word_of(one), **dataclasses.asdict(one)} for who, one in self.against.items()
+        }
+        return {"figure": self.figure, "against": against}
 
 
-def verdict_on(tested: Mapping[str, Mapping[str, Any]], quality: str) -> Verdict:
-    """Compare the champion with the baseline and the untrained student on the test split.
+def word_of(one: Paired) -> str:
+    """Say in a word how a model compares with another: `BETTER`, `WORSE` or `NOT_APART`."""
+    if one.low is None or one.high is None:
+        return NOT_APART
+    return BETTER if one.low > 0 else WORSE if one.high < 0 else NOT_APART
+
+
+def figure_on_test(quality: str, metrics: Mapping[str, float]) -> str:
+    """Name the test figure of what selected; on a pool of dev passages it is that of the whole collection."""
+    return next((name for name in (quality, quality.replace("_pool_", "_")) if name in metrics), "")
+
+
+def verdict_on(tested: Mapping[str, Mapping[str, Any]], quality: str, titles: Mapping[str, str]) -> Verdict:
+    """Compare the best student with the baseline and the untrained student on the test split.
 
     Args:
-        tested: Model to its ``metrics``; the champion is ``student``.
-        quality: The dev figure that selected it. On a pool of dev passages (``…_pool_cosine_…``), the test
-            figure is that of the whole collection.
+        tested: Model to its ``metrics`` and to the ``items`` of the test figure; the best student is
+            ``student``. A figure without items has no interval, and is never worse.
+        quality: The dev figure that selected it.
+        titles: Model to its name in tables.
     """
-    metrics = tested["student"]["metrics"]
-    figure = next((name for name in (quality, quality.replace("_pool_", "_")) if name in metrics), "")
-    if not figure:
-        return Verdict("")
-    champion = float(metrics[figure])
-    values = {who: tested[who]["metrics"].get(figure) for who in NAMES if who in tested}
-    better = {who: float(value) for who, value in values.items() if value is not None and value > champion}
-    return Verdict(figure, champion, better)
+    best = tested["student"]
+    figure = figure_on_test(quality, best["metrics"])
+    rivals = [who for who in RIVALS if who in tested and figure in tested[who]["metrics"]]
+    return Verdict(figure, {who: _compared(best, tested[who], figure) for who in rivals}, titles)
+
+
+def kept_items(items: Items) -> dict[str, Any]:
+    """Describe items as plain data, which `verdict_on` reads again."""
+    parts = [
+        {
+            "values": part.values_N.tolist(),
+            "gold": None if part.gold_N is None else part.gold_N.tolist(),
+            "weight": part.weight,
+        }
+        for part in items.parts
+    ]
+    return {"parts": parts, "statistic": items.statistic, "scale": items.scale}
+
+
+def _compared(best: Mapping[str, Any], other: Mapping[str, Any], figure: str) -> Paired:
+    if best.get("items") and other.get("items"):
+        return compare_items(_items(best["items"]), _items(other["items"]))
+    own, others = float(best["metrics"][figure]), float(other["metrics"][figure])
+    return Paired(own, others, own - others)
+
+
+def _items(kept: Mapping[str, Any]) -> Items:
+    parts = [
+        Part(
+            np.asarray(part["values"], np.float64),
+            None if part["gold"] is None else np.asarray(part["gold"], np.float64),
+            part["weight"],
+        )
+        for part in kept["parts"]
+    ]
+    return Items(tuple(parts), kept["statistic"], kept["scale"])
+
+
+def _sentence(name: str, one: Paired) -> str:
+    """Such as ``Against the MSE baseline: better (p = 0.0001), 0.5199 to 0.4626.``."""
+    figures = f"{one.model:.4f} to {one.other:.4f}"
+    if one.p is None or one.low is None or one.high is None:
+        return f"Against the {name}: {figures}, a difference of {one.difference:+.4f} with no interval."
+    word = "no difference" if word_of(one) == NOT_APART else word_of(one)
+    chance = f"p = {one.p:.2g}" if one.p >= 0.0001 else "p < 0.0001"
+    return (
+        f"Against the {name}: {word} ({chance}), {figures}, a difference of {one.difference:+.4f} "
+        f"(95 % interval {one.low:+.4f} to {one.high:+.4f})."
+    )

@@ -20,16 +20,16 @@ from stillhouse.core.lines import parse_line
 Key = tuple[str, ...]
 """Which run: (sweep,), (sweep, trial) or (sweep, trial, stage); the parent's key lacks the last part."""
 
-CHAMPION_IS = "champion/trial"
-"""The metric of a sweep's run that holds the number of its best trial."""
-REFITTED = "champion/refitted"
+BEST_TRIAL = "student/trial"
+"""The metric of a sweep's run that holds the number of the trial whose settings its best student has."""
+REFITTED = "student/refitted"
 """The metric of a sweep's run that is 1 where the student that it delivered is the refit of that trial."""
 MSE_BASELINE = "MSE baseline"
 """What a sweep's baseline is called where its run does not say otherwise."""
 TRIAL, REFIT = "trial", "refit"
 """What the keys of the runs of trials, and of their refits, begin with."""
-CHAMPION_SUFFIX = " (champion)"
-"""Added to the name of the best trial's run."""
+BEST_SUFFIX = " (best student)"
+"""Added to the name of the run that trained the best student: a trial, or the refit of one."""
 ENDED_WELL = ("finished", "stopped early")
 ENDED = (*ENDED_WELL, "failed", "interrupted")
 _PACKAGES = "stillhouse torch transformers sentence-transformers ray optuna mlflow numpy faiss-cpu faiss-gpu"

@@ -13,7 +13,7 @@ from stillhouse.core.console import show
 from stillhouse.core.databases import damage_of_database
 from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.core.redaction import redacted
-from stillhouse.tracking import CHAMPION_SUFFIX
+from stillhouse.tracking import BEST_SUFFIX
 from stillhouse.tracking.location import ENVIRONMENT, sqlite_path
 
 COMPARISON = "stillhouse.comparison"
@@ -39,7 +39,7 @@ class Run:
 
     Attributes:
         id: MLflow's id of the run.
-        name: Name in the UI, without the mark of a champion.
+        name: Name in the UI, without the mark of the best student.
         experiment: Name of its experiment.
         sweep: Name of the sweep that it is or belongs to; empty for a run from elsewhere.
         trial: Trial of the sweep, such as ``trial-0003``; empty for other runs.
@@ -247,7 +247,7 @@ def _run(run: Any, experiment: str) -> Run:
     tags, info = run.data.tags, run.info
     return Run(
         id=info.run_id,
-        name=(info.run_name or info.run_id).removesuffix(CHAMPION_SUFFIX),
+        name=(info.run_name or info.run_id).removesuffix(BEST_SUFFIX),
         experiment=experiment,
         sweep=tags.get(_SWEEP, ""),
         trial=tags.get(_TRIAL, ""),

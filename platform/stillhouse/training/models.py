@@ -243,7 +243,7 @@ def stages_among(names: Iterable[str], workspace: Workspace) -> dict[str, Path]:
 
 
 def stage_of(name: str, workspace: Workspace) -> Path:
-    """Find the folder of the trained stage that a name stands for: a stage's own, or a sweep's champion.
+    """Find the folder of the trained stage that a name stands for: a stage's own, or a sweep's best student.
 
     Raises:
         BadInput: If there is no such stage or sweep; the message lists those with near names.
@@ -258,7 +258,7 @@ def stage_of(name: str, workspace: Workspace) -> Path:
 
 
 def delivered(sweep: Path) -> Path:
-    """Find the folder of the stage that a sweep delivered: its champion, or the refit of it.
+    """Find the folder of the stage that a sweep delivered, its best student.
 
     Args:
         sweep: Folder of the sweep, in the workspace that holds its stages.
@@ -269,7 +269,7 @@ def delivered(sweep: Path) -> Path:
     note = sweep / EXPORT_NOTE
     if not note.is_file():
         raise BadInput(
-            f"The sweep must have delivered its champion, but {sweep} has not. Run the same "
+            f"The sweep must have delivered its best student, but {sweep} has not. Run the same "
             "`stillhouse sweep` again, which resumes it, or give the folder of a stage."
         )
     content = sound_note(note)

@@ -8,7 +8,8 @@ from typing import Any
 
 from stillhouse.cluster.nodes import Autoscaler, autoscaler, in_words
 from stillhouse.cluster.preemption import draining
-from stillhouse.core.console import duration, say, warn
+from stillhouse.core.console import say, warn
+from stillhouse.core.job_clock import duration
 from stillhouse.core.repeating import repeated
 
 EVERY_S = 1.0

@@ -16,8 +16,9 @@ from stillhouse.cluster.nodes import (
     nodes_up,
 )
 from stillhouse.cluster.resources import Need, capacity, grows
-from stillhouse.core.console import doing, duration, say
+from stillhouse.core.console import doing, say
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.job_clock import duration
 from stillhouse.core.repeating import repeated
 
 LAUNCH_S = 900.0

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 from stillhouse.core import progress_bar
+from stillhouse.core.job_clock import JobClock, duration
 from stillhouse.core.redaction import redacted
 from stillhouse.core.repeating import repeated
 
@@ -24,11 +25,14 @@ _aside = False
 _activities: list[tuple[str, float]] = []
 _heard = time.monotonic()
 _watching = False
+_clock: JobClock | None = None
 
 SILENT_S = 25.0
 """Seconds without a line after which a command says what it is doing."""
 _MINUTE_S = 60.0
-"""Seconds over which a rate is measured."""
+"""Seconds over which a rate is measured, or the second half of a shorter time."""
+_JUST_BEGUN_S = 10.0
+"""Seconds of work of which nothing is said yet."""
 
 _OFF_BY_DEFAULT = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -249,6 +253,30 @@ def _print(line: str, stream: TextIO) -> None:
     print(redacted(line), file=stream, flush=True)
 
 
+def tell(line: str) -> None:
+    """Print a line on how far work is, behind the clock of the job where there is one."""
+    say(f"[{_clock}] {line}" if _clock is not None else f"  {line}")
+
+
+@contextlib.contextmanager
+def timed_job() -> Iterator[JobClock]:
+    """Start the clock of a job, or go on with that of the job around it."""
+    global _clock
+    if _clock is not None:
+        yield _clock
+        return
+    _clock = JobClock()
+    try:
+        yield _clock
+    finally:
+        _clock = None
+
+
+def job_clock() -> JobClock:
+    """Return the clock of the job, or one that nobody reads."""
+    return _clock or JobClock()
+
+
 def on_terminal() -> bool:
     """Whether progress is printed to a terminal, where it is a bar."""
     return progress_bar.is_terminal(_error_stream())
@@ -294,21 +322,27 @@ def never_silent(*, every_s: float | None = None) -> Iterator[None]:
 
 
 def _tell_activity() -> None:
-    """Print the innermost work that is named, and for how long it has been going on."""
-    activities = tuple(_activities)
-    if activities:
-        what, began = activities[-1]
-        say(f"  {what}: for {duration(time.monotonic() - began)} so far")
+    """Print the innermost named work that has not just begun, and for how long it has been going on."""
+    now = time.monotonic()
+    long = [(what, now - began) for what, began in tuple(_activities) if now - began >= _JUST_BEGUN_S]
+    if long:
+        what, seconds = long[-1]
+        tell(f"{what}, for {duration(seconds)}")
 
 
-def _draw(what: str, done: int, total: int | None, words: str) -> None:
+def show_progress(what: str, done: int, total: int | None, words: str) -> None:
+    """Show how far some work is: by a bar on a terminal, else, and at the end, by a line."""
     global _heard
+    if not on_terminal() or done == total:
+        tell(f"{what}: {words}")
+        return
     _heard = time.monotonic()
-    progress_bar.draw(_error_stream(), redacted(what), done, total, words)
+    clock = f" [{_clock}]" if _clock is not None else ""
+    progress_bar.draw(_error_stream(), redacted(what), done, total, words + clock)
 
 
 class Progress:
-    """Progress of long work: amount done, rate over the last minute and time left.
+    """Progress of long work: amount done, rate of late, and time left.
 
     On a terminal it is a bar, elsewhere a line every few seconds; the last line is printed on both.
     """
@@ -322,7 +356,7 @@ class Progress:
             every_s: Seconds between lines.
         """
         self.what, self.unit, self.every_s = what, unit, every_s
-        self.last = time.monotonic()
+        self.last = self.began = time.monotonic()
         self.seen: deque[tuple[float, int]] = deque()
 
     def __call__(self, done: int, total: int | None, *, at: float | None = None) -> None:
@@ -337,33 +371,30 @@ class Progress:
         at = now if at is None else at
         if not self.seen:
             self.seen.append((at, done))
+            self.began = at
         every_s = min(self.every_s, progress_bar.EVERY_S) if bar else self.every_s
         if done != total and now - self.last < every_s:
             return
         self.last = now
         words = self._words(done, total, self._rate(at, done))
-        if bar and done != total:
-            _draw(self.what, done, total, words)
-        else:
-            say(f"  {self.what}: {words}")
+        show_progress(self.what, done, total, words)
 
     def _words(self, done: int, total: int | None, rate: float) -> str:
-        speed = f", {rate:,.0f} {self.unit}/s" if rate > 0 else ""
+        speed = f", {rate_in_words(rate)}" if rate > 0 else ""
         left = f", {duration((total - done) / rate)} left" if total and rate > 0 and done < total else ""
         of = "" if total is None else f" of {total:,}"
         return f"{done:,}{of} {self.unit}{speed}{left}"
 
     def _rate(self, at: float, done: int) -> float:
-        """The rate since the line before the last minute, or since the start."""
-        while len(self.seen) > 1 and self.seen[1][0] <= at - _MINUTE_S:
+        """The rate since a minute ago, or since the second half of a shorter time began."""
+        since = max(at - _MINUTE_S, (at + self.began) / 2)
+        while len(self.seen) > 1 and self.seen[1][0] <= since:
             self.seen.popleft()
-        since, before = self.seen[0]
+        then, before = self.seen[0]
         self.seen.append((at, done))
-        return (done - before) / max(at - since, 1e-9)
+        return (done - before) / max(at - then, 1e-9)
 
 
-def duration(seconds: float) -> str:
-    """Write a duration in seconds, minutes or hours, whichever is easy to read."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+def rate_in_words(rate: float) -> str:
+    """Write a rate per second, such as ``26/s`` or ``0.8/s``."""
+    return f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s"

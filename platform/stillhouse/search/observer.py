@@ -10,9 +10,10 @@ from ray.tune import Callback
 from ray.tune.experiment import Trial
 
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.console import say, warn
+from stillhouse.core.console import tell, warn
 from stillhouse.core.errors import Hindered
 from stillhouse.core.identity import canonical
+from stillhouse.core.job_clock import duration
 from stillhouse.core.notes import STAGE_NOTE
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.trial import Context
@@ -60,6 +61,11 @@ class Observer(Callback):  # type: ignore[misc]
             tracker: Tracker that runs are reported to.
             facts: Facts about the data, logged as parameters of the sweep's run.
             plan: Plan of any trial, whose texts are the data of the sweep's run.
+
+        Attributes:
+            running: Plans of the trials in training.
+            over: Numbers of the trials that have ended.
+            refits: Plans of the refits that have begun.
         """
         self.name, self.context, self.tracker = name, context, tracker
         self.workspace = context.workspace
@@ -85,6 +91,9 @@ class Observer(Callback):  # type: ignore[misc]
         self._last: dict[Key, float] = {}
         self._hindered = ""
         self.follower = PlanFollower(self.workspace)
+        self.running: dict[int, Stage] = {}
+        self.over: set[int] = set()
+        self.refits: list[Stage] = []
 
     def __getstate__(self) -> dict[str, Any]:
         """Nothing: Tune pickles its callbacks for a restore that never happens."""
@@ -94,7 +103,7 @@ class Observer(Callback):  # type: ignore[misc]
         """A trial begins, or resumes after a failure."""
         number, values = trial.config["trial"], trial.config["hyper_parameters"]
         key = self.trial_key(number)
-        say(f"  trial {number}: {_short(values)}")
+        tell(f"trial {number}: {_short(values)}")
         plan = self.context.plan(values)
         self.tracker.run(
             key,
@@ -106,6 +115,7 @@ class Observer(Callback):  # type: ignore[misc]
         self.offer_views(list(values)[:_COLUMNS])
         self.follower.follow(f"trial {number}", plan)
         self._live[number] = values
+        self.running[number] = plan
         self._reused[number] = {stage.label for stage in plan.chain() if self.workspace.finished(stage)}
         self._follow(number, values)
 
@@ -120,16 +130,16 @@ class Observer(Callback):  # type: ignore[misc]
             self._hindered = result["hindered"]
             return
         if result.get("preempted"):
-            say(f"  trial {number}: its node is about to go; it continues from its checkpoint on another")
+            tell(f"trial {number}: its node is about to go; it continues from its checkpoint on another")
             # Tune counts the end that follows as a failure, and ends a trial that failed a few times.
             trial.run_metadata.num_failures -= 1
             return
         if result.get("reason"):
-            say(f"  trial {number}: diverged, {result['reason']}")
+            tell(f"trial {number}: diverged, {result['reason']}")
             return
         figure = result.get(quality, float("nan"))
-        ended = f", done in {result['seconds']:.0f} s" if result.get("finished") else ""
-        say(f"  trial {number}: {result['examples_seen']:,} examples, {quality} {figure:.4f}{ended}")
+        ended = f", done in {duration(result['seconds'])}" if result.get("finished") else ""
+        tell(f"trial {number}: {result['examples_seen']:,} examples, {quality} {figure:.4f}{ended}")
         figures = {f"dev/{name}": value for name, value in result["metrics"].items()}
         if result.get("finished"):
             figures["seconds"] = result["seconds"]
@@ -144,6 +154,8 @@ class Observer(Callback):  # type: ignore[misc]
     def ended(self, record: TrialRecord) -> None:
         """Close the runs of a trial and of its stages according to the study, whichever process ran it."""
         live = self._live.pop(record.number, None) is not None
+        self.running.pop(record.number, None)
+        self.over.add(record.number)
         self.follower.leave(f"trial {record.number}")
         values, state = dict(record.hyper_parameters), _ENDED[record.state]
         self._close(record.number, values, state, record.reason or "", live=live)
@@ -155,6 +167,7 @@ class Observer(Callback):  # type: ignore[misc]
 
     def refit_started(self, record: TrialRecord, stage: Stage) -> None:
         """A trial is trained again for longer, or was."""
+        self.refits.append(stage)
         key = self.refit_key(record.number)
         lengths = {f"refit_{part.label}_budget": part.budget for part in stage.chain()}
         self.tracker.run(

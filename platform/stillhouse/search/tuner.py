@@ -13,7 +13,7 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
 from stillhouse.cluster.slots import Slots
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.console import duration, say
+from stillhouse.core.console import say, tell
 from stillhouse.core.errors import BadInput
 from stillhouse.evaluation.cost import latency_ms
 from stillhouse.search.observer import Observer
@@ -48,6 +48,7 @@ def search(
     published = PublishedSweep(context.workspace, folder)
     published.publish()
     known = searcher.records()
+    observer.over.update(record.number for record in known if record.state != "RUNNING")
     left = options.trials - sum(record.state != "RUNNING" for record in known)
     say(_announce(options, budget, len(known), left))
     if options.space.first and left > 0:
@@ -74,8 +75,7 @@ class ReportEnds(Callback):  # type: ignore[misc]
         searcher: StudySearcher,
         observer: Observer,
         *,
-        left: int,
-        slots: Slots,
+        trials: int,
         published: PublishedSweep,
     ) -> None:
         """Tune must call the searcher and the observer before this callback.
@@ -83,12 +83,11 @@ class ReportEnds(Callback):  # type: ignore[misc]
         Args:
             searcher: Knows how the trials ended.
             observer: Is told.
-            left: Trials that this search is to run.
-            slots: How many trials run at once.
+            trials: Number of trials in all.
             published: Publishes the sweep.
         """
         self.searcher, self.observer, self.published = searcher, observer, published
-        self.left, self.slots, self.ended, self.began = left, slots, 0, time.monotonic()
+        self.trials = trials
 
     def __getstate__(self) -> dict[str, Any]:
         """Nothing: Tune pickles its callbacks for a restore that never happens."""
@@ -105,13 +104,8 @@ class ReportEnds(Callback):  # type: ignore[misc]
     def _report(self, trial: Any) -> None:
         self.observer.ended(next(r for r in self.searcher.records() if r.number == trial.config["trial"]))
         self.published.publish()
-        self.ended += 1
-        waiting = self.left - self.ended
-        if waiting:
-            # As long as fewer have ended than run at once, the mean of those that have says little.
-            seconds = (time.monotonic() - self.began) / self.ended * waiting
-            then = f", about {duration(seconds)} left" if self.ended >= self.slots() else ""
-            say(f"  {self.ended} of {self.left} trials have ended{then}")
+        if (ended := len(self.observer.over)) < self.trials:
+            tell(f"{ended} of {self.trials} trials have ended")
 
 
 def _tune(
@@ -144,7 +138,7 @@ def _tune(
             callbacks=[
                 observer,
                 ExplainErrors(searcher),
-                ReportEnds(searcher, observer, left=left, slots=slots, published=published),
+                ReportEnds(searcher, observer, trials=options.trials, published=published),
             ],
             failure_config=tune.FailureConfig(max_failures=_RETRIES),
             verbose=0,

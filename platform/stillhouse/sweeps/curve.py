@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from stillhouse.core.artifacts import Workspace, read_manifest
-from stillhouse.core.console import doing, say, show, warn
+from stillhouse.core.console import doing, say, show, tell, timed_job, warn
 from stillhouse.core.devices import resolve_device, usable_device
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
@@ -19,7 +21,7 @@ from stillhouse.preflight.finding import print_concerns
 from stillhouse.preflight.planned import texts_of
 from stillhouse.reports.layout import table_lines
 from stillhouse.search.experiment_file import Summary
-from stillhouse.sweeps.ahead import ahead_of_training
+from stillhouse.sweeps.ahead import ahead_of_training, training_left
 from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
 from stillhouse.training.figures import final_figures
 from stillhouse.training.follower import PlanFollower
@@ -101,31 +103,38 @@ def train_at(
         if place == 0:
             warn_of_few_steps(method, hp, prepared.setting)
         plans.append((fraction, stage, check_rows(workspace, stage, fraction)))
-    say(ahead_of_training([stage for _, stage, _ in plans], workspace))
-    points = []
-    for fraction, stage, rows in plans:
-        if len(plans) > 1:
-            say(f"fraction {fraction:g}")
-        with PlanFollower(workspace) as follower:
-            follower.follow(stage.label, stage)
-            printer = _Printer(stage, follower)
-            build_tokens_on_cluster(stage, workspace)
-            manifest = read_manifest(run(stage, workspace, where=where, on_evaluation=printer))
-        with doing("measuring the trained student"):
-            metrics = final_figures(stage, workspace, where, usable_device(resolve_device(where.device)))
-        start = manifest.get("start", {})
-        _say_progress(stage, start, metrics)
-        folder = str(workspace.path(stage))
-        shares = shares_of(stage, workspace)
-        earlier = {
-            part.label: read_manifest(workspace.path(part))["metrics"]
-            for part in stage.chain()
-            if part is not stage and part.dev is not None
-        }
-        points.append(
-            Point(fraction, rows, folder, metrics, manifest["seconds"], shares, earlier, start)
-        )
-    return points
+    stages = [stage for _, stage, _ in plans]
+    cores = float((where.threads or torch.get_num_threads()) * where.workers)
+    say(ahead_of_training(stages, workspace, cores))
+    with timed_job() as clock:
+        clock.left = lambda: training_left(stages, workspace, cores)
+        return [_trained(plan, workspace, where, several=len(plans) > 1) for plan in plans]
+
+
+def _trained(
+    plan: tuple[float, Stage, dict[str, int]], workspace: Workspace, where: Where, *, several: bool
+) -> Point:
+    """Train the student of one fraction."""
+    fraction, stage, rows = plan
+    if several:
+        say(f"fraction {fraction:g}")
+    with PlanFollower(workspace) as follower:
+        follower.follow(stage.label, stage)
+        printer = _Printer(stage, follower)
+        build_tokens_on_cluster(stage, workspace)
+        manifest = read_manifest(run(stage, workspace, where=where, on_evaluation=printer))
+    with doing("measuring the trained student"):
+        metrics = final_figures(stage, workspace, where, usable_device(resolve_device(where.device)))
+    start = manifest.get("start", {})
+    _say_progress(stage, start, metrics)
+    folder = str(workspace.path(stage))
+    shares = shares_of(stage, workspace)
+    earlier = {
+        part.label: read_manifest(workspace.path(part))["metrics"]
+        for part in stage.chain()
+        if part is not stage and part.dev is not None
+    }
+    return Point(fraction, rows, folder, metrics, manifest["seconds"], shares, earlier, start)
 
 
 def curve_table(points: Sequence[Point]) -> str:
@@ -205,8 +214,8 @@ class _Printer:
     def __call__(self, evaluation: Evaluation) -> bool:
         quality = self._selects[evaluation.stage]
         loss = evaluation.metrics.get(HELDOUT_LOSS)
-        say(
-            f"  {evaluation.stage}: {evaluation.examples:,} examples, "
+        tell(
+            f"{evaluation.stage}: {evaluation.examples:,} examples, "
             f"{quality} {evaluation.metrics.get(quality, float('nan')):.4f}"
             + (f", {HELDOUT_LOSS} {loss:.4f}" if loss is not None else "")
         )

@@ -11,7 +11,7 @@ from torch import nn
 
 from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import Workspace, read_manifest, write_atomically, write_json
-from stillhouse.core.console import doing, say, show, warn
+from stillhouse.core.console import doing, job_clock, say, show, tell, warn
 from stillhouse.core.devices import usable_device
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.integrity import FILES
@@ -72,6 +72,7 @@ from stillhouse.values.data import Teacher
 from stillhouse.values.stage import Stage
 
 _WHEREVER = Need()
+_TESTED = {"student": "best student", "trial": "best trial's student", "untrained": "untrained student"}
 _COMPARED = 200
 """Texts whose vectors are compared with those of the export."""
 
@@ -236,7 +237,9 @@ def _test_all(contenders: Contenders, quality: str, workspace: Workspace) -> dic
     Of the students that the verdict compares, the items of the figure that selects are kept.
     """
     tested = {}
-    for who, (encoder, module) in contenders.found_in(workspace).encoders(workspace).items():
+    found = contenders.found_in(workspace).encoders(workspace)
+    job_clock().step(0, len(found))
+    for number, (who, (encoder, module)) in enumerate(found.items(), start=1):
         with doing(f"testing the {who}"):
             figures, items = figures_of(contenders.prepared.test, encoder, workspace)
             if not figures and module is None:
@@ -246,6 +249,8 @@ def _test_all(contenders: Contenders, quality: str, workspace: Workspace) -> dic
         tested[who] = {"metrics": figures, "cost": measured, "machine": machine}
         if who in ("student", *RIVALS) and (kept := items.get(figure_on_test(quality, figures))):
             tested[who]["items"] = kept_items(kept)
+        job_clock().step(number, len(found))
+        tell(f"tested the {_TESTED.get(who, who)}, {number} of {len(found)} models")
     return tested
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from stillhouse.cluster.resources import Need, largest_share
 from stillhouse.core.artifacts import Workspace, read_manifest
-from stillhouse.core.console import say
+from stillhouse.core.console import say, tell
 from stillhouse.search.observer import Observer
 from stillhouse.search.records import TrialRecord, best_records
 from stillhouse.search.shared_stages import build_stage
@@ -55,14 +55,14 @@ def refit(
     say(f"\nrefit of trial{several} {numbers}: {examples:,} examples each")
     for record, stage in plans:
         observer.refit_started(record, stage)
-    reasons = _train(missing, context, need, workspace)
+    reasons = _train(missing, context, need, observer.follower)
     students = []
     for trial, stage in plans:
         reason = reasons.get(trial.number, "")
         record = refit_record(trial, stage, context.quality, workspace, reason)
         observer.refit_ended(record, stage)
         now = f"diverged, {reason}" if reason else _figure(context.quality, record.metrics)
-        say(f"  {record.title}: {now}; the trial has {_figure(context.quality, trial.metrics)}")
+        tell(f"{record.title}: {now}; the trial has {_figure(context.quality, trial.metrics)}")
         if not reason:
             students.append(Candidate(record, stage, workspace.path(stage)))
     return sorted(students, key=lambda student: _quality(student, context.quality), reverse=True)
@@ -115,7 +115,7 @@ def refit_remark(best: TrialRecord, trial: TrialRecord | None, quality: str) -> 
 
 
 def _train(
-    plans: Sequence[tuple[TrialRecord, Stage]], context: Context, need: Need, workspace: Workspace
+    plans: Sequence[tuple[TrialRecord, Stage]], context: Context, need: Need, follower: PlanFollower
 ) -> dict[int, str]:
     """Train plans at once; return why each of those that diverged did, by trial."""
     import ray
@@ -123,15 +123,14 @@ def _train(
     train = ray.remote(build_stage).options(**need.options)
     running = {train.remote(stage, context): record.number for record, stage in plans}
     reasons: dict[int, str] = {}
-    with PlanFollower(workspace) as follower:
-        for record, stage in plans:
-            follower.follow(_title(record.number), stage)
-        while running:
-            (task,), _ = ray.wait(list(running), num_returns=1)
-            number = running.pop(task)
-            follower.leave(_title(number))
-            if reason := ray.get(task):
-                reasons[number] = reason
+    for record, stage in plans:
+        follower.follow(_title(record.number), stage)
+    while running:
+        (task,), _ = ray.wait(list(running), num_returns=1)
+        number = running.pop(task)
+        follower.leave(_title(number))
+        if reason := ray.get(task):
+            reasons[number] = reason
     return reasons
 
 

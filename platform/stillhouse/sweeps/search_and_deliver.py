@@ -4,9 +4,11 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stillhouse.cluster.resources import largest_share
 from stillhouse.cluster.slots import Slots
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import doing, say
+from stillhouse.core.job_clock import JobClock
 from stillhouse.evaluation.retrieval import DocSearch, start_search_pool
 from stillhouse.experiments.fields import stated
 from stillhouse.experiments.preparation import Prepared
@@ -15,16 +17,15 @@ from stillhouse.search.observer import Observer, open_tracker
 from stillhouse.search.options import LATENCY, SweepOptions
 from stillhouse.search.published_sweep import PublishedSweep
 from stillhouse.search.records import TrialRecord
-from stillhouse.search.shared_stages import build_shared, first_point, some_point
-from stillhouse.search.study_copies import STUDY
+from stillhouse.search.shared_stages import build_shared, first_point, shared_stages, some_point
+from stillhouse.search.study_copies import STUDY, ended_trials
 from stillhouse.search.trial import Context
 from stillhouse.search.tuner import search
 from stillhouse.sweeps.ahead import ahead_of_sweep
-from stillhouse.sweeps.baseline import Baseline, baseline_name
+from stillhouse.sweeps.baseline import Baseline, baseline_choices, baseline_name
 from stillhouse.sweeps.contenders import Candidate
 from stillhouse.sweeps.deliver import deliver
-from stillhouse.sweeps.planning.arithmetic import DELIVERY, REFITS, TRAINING
-from stillhouse.sweeps.planning.note import Clock
+from stillhouse.sweeps.forecast import DELIVERY, REFITS, SEARCH, Forecast, tested_models
 from stillhouse.sweeps.refit import refit
 from stillhouse.training.token_job import build_tokens_on_cluster
 from stillhouse.training.where import Where
@@ -38,7 +39,12 @@ _STEP_LIMIT_S = 1800.0
 
 
 def search_and_deliver(
-    options: SweepOptions, prepared: Prepared, workspace: Workspace, folder: Path, slots: Slots, clock: Clock
+    options: SweepOptions,
+    prepared: Prepared,
+    workspace: Workspace,
+    folder: Path,
+    slots: Slots,
+    clock: JobClock,
 ) -> dict[str, Any]:
     """Search on prepared data, and deliver the best student.
 
@@ -76,12 +82,10 @@ def search_and_deliver(
     tracker = open_tracker(workspace, folder, options.name)
     facts = {"baseline": baseline_name(options.method), **prepared.facts, **stated(options.experiment)}
     with Observer(options.name, context, tracker, facts, plan) as observer:
-        say(
-            ahead_of_sweep(
-                options, context, plan, folder / STUDY, slots(), _refit_plan(prepared, context, options)
-            )
-        )
-        with clock.part(TRAINING):
+        forecast = _forecast(options, context, plan, folder, slots(), _refit_plan(prepared, context, options))
+        say(ahead_of_sweep(forecast))
+        forecast.observer, clock.left = observer, lambda: forecast.left(clock)
+        with clock.part(SEARCH):
             build_tokens_on_cluster(context.plan(first_point(options.space)), workspace)
             build_shared(context, options.space, options.need)
             baseline = Baseline(context, options.need, plan, first_point(options.space), observer.follower)
@@ -90,10 +94,13 @@ def search_and_deliver(
             with doing("running the trials"):
                 records = search(options, context, folder, observer, slots)
             baseline.wait()
+            forecast.baseline = ()
 
         def refits() -> list[Candidate]:
             with clock.part(REFITS, within=DELIVERY):
-                return _refits(options, prepared, context, records, observer)
+                students = _refits(options, prepared, context, records, observer)
+            forecast.refits = ()
+            return students
 
         with clock.part(DELIVERY):
             delivered = deliver(
@@ -112,6 +119,23 @@ def search_and_deliver(
             )
     PublishedSweep(workspace, folder).publish()
     return delivered
+
+
+def _forecast(
+    options: SweepOptions, context: Context, plan: Stage, folder: Path, at_once: int, refit: Stage | None
+) -> Forecast:
+    """What is left of the sweep, for the line of what is ahead and for its clock."""
+    forecast = Forecast(options, plan, context.workspace, at_once)
+    forecast.shared, forecast.ended = shared_stages(context, options.space), ended_trials(folder / STUDY)
+    if not forecast.shared or all(map(context.workspace.finished, forecast.shared)):
+        by_baseline, choices = baseline_choices(context, plan, first_point(options.space))
+        forecast.baseline = [by_baseline.plan(values) for values in choices]
+    if refit is not None:
+        top = min(options.experiment.budget.refit.top, options.trials)
+        forecast.refits = [refit] * top
+        forecast.refit_cores = largest_share(options.need, top).cpus * options.need.workers
+    forecast.models = tested_models(refit is not None)
+    return forecast
 
 
 def _refit_plan(prepared: Prepared, context: Context, options: SweepOptions) -> Stage | None:

@@ -2,14 +2,13 @@
 
 import contextlib
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.cluster.slots import Slots
 from stillhouse.core.artifacts import Workspace, locked, remove_leftovers
-from stillhouse.core.console import doing, say, warn
+from stillhouse.core.console import doing, say, timed_job, warn
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical, fingerprint
 from stillhouse.core.notes import SWEEP_NOTE, SWEEPS, read_note_twice, write_note_twice
@@ -28,8 +27,7 @@ from stillhouse.search.published_sweep import PublishedSweep
 from stillhouse.search.study_copies import STUDY, ended_trials, heal_study
 from stillhouse.sweeps.begun import changes_since, search_of, write_experiment
 from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
-from stillhouse.sweeps.planning.arithmetic import EMBEDDING, READING, START
-from stillhouse.sweeps.planning.note import PLANS, Clock, outcome_lines
+from stillhouse.sweeps.forecast import EMBEDDING, READING, keep_seconds, tested_models
 from stillhouse.sweeps.session import session
 from stillhouse.values.data import Teacher
 
@@ -48,10 +46,10 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
             data, a point of the space has a batch larger than the rows that it would train on, or a single
             trial needs more resources than the cluster has.
     """
-    clock, began = Clock(), time.monotonic()
     mirror = mirror_of(sweep_folder(options))
     with (
         contextlib.ExitStack() as held,
+        timed_job() as clock,
         session(
             options.root.resolve(),
             device=options.device,
@@ -69,7 +67,6 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
         experiment = options.experiment
         teacher = options.teacher or experiment.teacher.resolve()
         _warn_at_start(options, workspace, teacher)
-        clock.add(START, time.monotonic() - began)
         say("corpus and teacher")
         with doing("preparing the corpus and the teacher"), clock.part(READING):
             prepared = prepare(
@@ -88,8 +85,7 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
         with contextlib.nullcontext() if mirror is None else mirror.following():
             report = search_and_deliver(options, prepared, workspace, folder, slots, clock)
         if cold:  # Of a sweep that goes on, a part of the work was done before.
-            for line in outcome_lines(forecast_folder(options), plan_identity(options), clock.seconds):
-                say(line)
+            keep_seconds(folder, clock, tested_models(prepared.refit is not None))
         return report
 
 

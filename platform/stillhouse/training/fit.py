@@ -345,6 +345,8 @@ class _Loop:
         self._write({**means, **self.module.readings, "learning_rate": rate, "examples_per_second": speed})
 
     def _evaluate(self, evaluate: Evaluate | None, on_evaluation: OnEvaluation | None) -> None:
+        if self.pulse is not None and evaluate is not None:
+            self.pulse.beat(self.batching.examples_after(self.progress.step), evaluating=True)
         with self.average.in_place() if self.average is not None else contextlib.nullcontext():
             metrics, collapsed = on_rank0(
                 lambda: measure(self.module, self.stage, self.table, self.device, evaluate, self.held_out)

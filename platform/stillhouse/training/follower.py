@@ -5,12 +5,13 @@ import threading
 import time
 from dataclasses import dataclass
 from types import TracebackType
-from typing import NamedTuple
 
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.console import Progress, duration, on_terminal, say
+from stillhouse.core.console import on_terminal, rate_in_words, show_progress, tell
 from stillhouse.core.errors import BadInput
-from stillhouse.training.metrics_log import seen_in
+from stillhouse.core.job_clock import duration
+from stillhouse.training.estimate import Course, course_at
+from stillhouse.training.facts import read_facts
 from stillhouse.training.worker_mailbox import Wait, mailbox_of
 from stillhouse.values.stage import Stage
 
@@ -27,29 +28,32 @@ STALLED_S = 120.0
 _POLL_S = 0.5
 
 
+_DOING = {"distil": "distilling", "finetune": "fine-tuning"}
+
+
 @dataclass
 class _Followed:
     """A plan that is being trained.
 
     Attributes:
         stage: The last stage of the plan.
-        progress: Prints its lines.
         since: When it was first followed, on the monotonic clock.
         due: When it is looked at next, on the monotonic clock.
+        moved: When it was last seen to advance, on the monotonic clock.
         beside: Whether a line is printed only if it has seen more examples since the last one.
         told: Examples that it had seen at the last line.
+        first: Time and examples of the first look at a stage that leaves no log here.
         waiting: What its ranks waited for at the last line; empty for nothing.
-        moved: When it was last seen to advance, on the monotonic clock.
         cost_s: Seconds that it took to read how far it is.
     """
 
     stage: Stage
-    progress: Progress
     since: float
     due: float
     moved: float
     beside: bool = False
     told: int = 0
+    first: tuple[str, float, int] = ("", 0.0, 0)
     waiting: str = ""
     cost_s: float = 0.0
 
@@ -80,10 +84,9 @@ class PlanFollower:
             beside: Whether it is trained beside others, so that it may wait for them or end unnoticed; then
                 lines are printed only while it advances.
         """
-        progress = Progress(title, "examples", every_s=0)
         with self._lock:
             now = time.monotonic()
-            self._followed[title] = _Followed(stage, progress, now, now + self.every_s, now, beside)
+            self._followed[title] = _Followed(stage, now, now + self.every_s, now, beside)
             self._followed[title].due = now + self._wait(self._followed[title])
 
     def heard(self, title: str) -> None:
@@ -97,16 +100,21 @@ class PlanFollower:
         with self._lock:
             self._followed.pop(title, None)
 
+    def plans(self) -> dict[str, Stage]:
+        """Return the plans that are followed, by title."""
+        with self._lock:
+            return {title: each.stage for title, each in self._followed.items()}
+
     def tell(self) -> None:
         """Print the lines that are due."""
         now = time.monotonic()
         with self._lock:
-            due = [each for each in self._followed.values() if now >= each.due]
-            for each in due:
+            due = [(title, each) for title, each in self._followed.items() if now >= each.due]
+            for _, each in due:
                 each.due = now + self._wait(each)
-        for each in due:
+        for title, each in due:
             with contextlib.suppress(OSError, BadInput):  # what trains it will say what is wrong
-                self._tell_of(each, now)
+                self._tell_of(title, each, now)
 
     def _wait(self, plan: _Followed) -> float:
         """Seconds after which a plan is looked at again."""
@@ -114,28 +122,42 @@ class PlanFollower:
             return self.every_s
         return min(self.every_s, max(_BAR_S, plan.cost_s / _SHARE))
 
-    def _tell_of(self, plan: _Followed, now: float) -> None:
-        seen, total, ago = seen_of(plan.stage, self.workspace)
+    def _tell_of(self, title: str, plan: _Followed, now: float) -> None:
+        stages = list(plan.stage.chain())
+        left = [part for part in stages if not self.workspace.finished(part)]
+        course = course_at(left[0], self.workspace) if left else Course()
         plan.cost_s = time.monotonic() - now
+        seen = sum(part.examples_seen for part in stages if part not in left) + course.seen
         moved, plan.told = seen != plan.told, seen
         if moved:
             plan.moved = now
-        if plan.beside and not moved:
+        if (plan.beside and not moved) or self._tell_of_wait(title, plan, now):
             return
-        if self._tell_of_wait(plan, now):
+        if not left:
             return
-        if seen < total and now - plan.moved >= STALLED_S:
+        part = left[0]
+        what = f"{title}, {_DOING.get(part.label, part.label)}" if len(stages) > 1 else title
+        if course.evaluating:
+            tell(f"{what}: evaluating{_on_dev(part, self.workspace)}")
             plan.due = now + self.every_s
-            still = duration(now - plan.moved)
-            say(f"  {plan.progress.what}: {seen:,} of {total:,} examples, no news for {still}")
-        elif seen < total:
-            # What was trained before it was followed says nothing about its rate now.
-            plan.progress(seen, total, at=max(now - ago, plan.since))
-        elif not self.workspace.finished(plan.stage):
+            return
+        words = f"{course.seen:,} of {part.examples_seen:,} examples"
+        if now - plan.moved >= STALLED_S and not moved:
+            tell(f"{what}: {words}, no news for {duration(now - plan.moved)}")
             plan.due = now + self.every_s
-            say(f"  {plan.progress.what}: all {total:,} examples seen, evaluating")
+            return
+        rate = course.rate or self._rate_from_here(part, course.seen, plan, now)
+        show_progress(what, course.seen, part.examples_seen, f"{words}, {rate_in_words(rate)}" if rate else words)
 
-    def _tell_of_wait(self, plan: _Followed, now: float) -> bool:
+    @staticmethod
+    def _rate_from_here(part: Stage, seen: int, plan: _Followed, now: float) -> float:
+        """The rate since the first look, for a stage that leaves no log here or a single line of it."""
+        if plan.first[0] != part.fingerprint:
+            plan.first = (part.fingerprint, now, seen)
+        _, then, before = plan.first
+        return (seen - before) / (now - then) if now > then else 0.0
+
+    def _tell_of_wait(self, title: str, plan: _Followed, now: float) -> bool:
         """Print what a plan's ranks wait for, or that they have it; return whether a line was printed."""
         wait = wait_of(plan.stage, self.workspace)
         before, plan.waiting = plan.waiting, ""
@@ -144,9 +166,9 @@ class PlanFollower:
         seconds = (wait.ended or time.time()) - wait.began
         if wait.ended is None and seconds >= WAITS_S:
             plan.waiting = wait.what
-            say(f"  {plan.progress.what}: waiting for {wait.what}, for {duration(seconds)} so far")
+            tell(f"{title}: waiting for {wait.what}, for {duration(seconds)}")
         elif wait.ended is not None and before:
-            say(f"  {plan.progress.what}: has {wait.what}, after {duration(seconds)}")
+            tell(f"{title}: has {wait.what}, after {duration(seconds)}")
         else:
             return False
         plan.due, plan.moved = now + self.every_s, now
@@ -180,40 +202,9 @@ def wait_of(stage: Stage, workspace: Workspace) -> Wait | None:
     return None
 
 
-class Seen(NamedTuple):
-    """How far a plan is.
-
-    Attributes:
-        examples: Examples that it has seen over all its stages.
-        total: How many it sees in all.
-        ago: Seconds since it had seen so many; 0 where that is not known.
-    """
-
-    examples: int
-    total: int
-    ago: float
-
-
-def seen_of(stage: Stage, workspace: Workspace) -> Seen:
-    """Read how far a plan is."""
-    seen, ago = 0, 0.0
-    for part in stage.chain():
-        if workspace.finished(part):
-            seen, ago = seen + part.examples_seen, 0.0
-            continue
-        examples = _seen_elsewhere(part, workspace)
-        if not examples:
-            examples, told = seen_in(workspace.place(part))
-            ago = max(0.0, time.time() - told) if examples else ago
-        seen += examples
-    return Seen(seen, stage.examples_in_all, ago)
-
-
-def _seen_elsewhere(part: Stage, workspace: Workspace) -> int:
-    """Examples that a stage has seen on a node that shares a remote alone, as it tells; 0 if it does not."""
-    if workspace.remote is None:
-        return 0
-    # A cluster that no longer answers is what ends the command, with its own message.
-    with contextlib.suppress(Exception):
-        return mailbox_of(workspace, part).seen() or 0
-    return 0
+def _on_dev(stage: Stage, workspace: Workspace) -> str:
+    """`` on dev, 250 queries``, as far as the stage has noted it."""
+    facts = read_facts(workspace.place(stage))
+    for figure in facts.get("figures", {}).values():
+        return f" on {figure['split']}, {figure['count']:,} {figure['unit']}"
+    return ""

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stillhouse.core.artifacts import CHECKPOINTS, write_atomically
 from stillhouse.core.console import warn
@@ -100,25 +100,40 @@ class Pulse:
         """Whether the last beat was some seconds ago, or there was none."""
         return time.monotonic() - self._last >= PULSE_S
 
-    def beat(self, examples: int) -> None:
-        """Note how many examples have been seen. Training does not end because this cannot be written."""
+    def beat(self, examples: int, *, evaluating: bool = False) -> None:
+        """Note how many examples have been seen. Training does not end because this cannot be written.
+
+        Args:
+            examples: Examples seen so far.
+            evaluating: Whether an evaluation begins.
+        """
         self._last = time.monotonic()
+        beat = {"examples": examples, "time": time.time(), "evaluating": evaluating}
         with contextlib.suppress(OSError):
             self.path.parent.mkdir(exist_ok=True)
-            self.path.write_bytes(checked_line({"examples": examples, "time": time.time()}))
+            self.path.write_bytes(checked_line(beat))
 
 
-def seen_in(folder: Path) -> tuple[int, float]:
-    """Read how many examples a stage in training has seen, and when that was noted (0, 0.0 if it was not).
+class Beat(NamedTuple):
+    """A beat of a stage's pulse.
 
-    Returns:
-        The examples, and the time in seconds since the epoch.
+    Attributes:
+        examples: Examples seen so far.
+        time: Seconds since the epoch.
+        evaluating: Whether an evaluation began then.
     """
-    notes = [(line["examples"], line["time"]) for line in read_lines(folder / NAME)]
+
+    examples: int
+    time: float
+    evaluating: bool = False
+
+
+def read_beat(folder: Path) -> Beat | None:
+    """Read the last beat of the stage of a folder; None if there is none."""
     with contextlib.suppress(OSError):
         if beat := parse_line((folder / CHECKPOINTS / PULSE).read_bytes()):
-            notes.append((beat["examples"], beat["time"]))
-    return max(notes, default=(0, 0.0))
+            return Beat(beat["examples"], beat["time"], bool(beat.get("evaluating")))
+    return None
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -3,6 +3,8 @@
 from dataclasses import asdict
 from typing import Any
 
+import torch
+
 from stillhouse.core.distributed import world_size
 from stillhouse.core.identity import canonical
 from stillhouse.training.gradient_shares import mean_shares
@@ -44,6 +46,7 @@ def summary(
         "chosen_step": chosen,
         "seconds": round(progress.seconds, 3),
         "workers": world_size(),
+        "threads": torch.get_num_threads(),
         "metrics": next((point.metrics for point in curve if point.step == chosen), {}),
         "evaluations": [
             {"step": point.step, "examples": point.examples, "metrics": point.metrics} for point in curve

@@ -1,0 +1,251 @@
+"""About how many seconds a sweep will still take: its search, its refits, its test and export."""
+
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.job_clock import JobClock, Steps
+from stillhouse.core.notes import read_note, write_note
+from stillhouse.methods import load_method
+from stillhouse.search.observer import Observer
+from stillhouse.search.options import SweepOptions
+from stillhouse.search.scheduler import NEARLY_DONE
+from stillhouse.search.schedulers import load_scheduler
+from stillhouse.training.estimate import (
+    Kind,
+    Pace,
+    Paces,
+    Part,
+    Stops,
+    as_if_new,
+    makespan,
+    nearest,
+    parts_of,
+    plan_seconds,
+    slower,
+)
+from stillhouse.values.stage import Stage
+
+READING, EMBEDDING, SEARCH, REFITS, DELIVERY = "reading", "embedding", "search", "refits", "test and export"
+PARTS = (READING, EMBEDDING, SEARCH, REFITS, DELIVERY)
+"""Parts of a sweep, in their order."""
+SECONDS = "seconds.json"
+"""File in a sweep's folder with the seconds that each part took."""
+_TESTED_S, _EVALUATIONS = 3.0, 2.0
+"""Where no sweep was delivered here yet: seconds of a model's test beside those of so many evaluations."""
+_AROUND_S = 28.0
+"""Likewise of what is around the tests: the teacher on dev, the export, figures and registration."""
+_AFTER = 0.15
+"""Share of the delivery that comes after the tests."""
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """The students that a sweep will still train, its tests, and how far they are.
+
+    Attributes:
+        shared: Stages that all trials share, trained before them one after the other.
+        students: Stages of the search's students: those in training, then the baseline's, then the trials'.
+        refits: Stages of the refits, begun or not.
+        stops: Expected early ends of trials.
+        stoppable: Places among ``students`` of the trials that may be stopped.
+        slots: Students at once.
+        cores: Cores of a slot.
+        refit_cores: Cores of a refit; all of them run at once.
+        models: Models that are tested; 0 once that is over.
+    """
+
+    shared: Sequence[Sequence[Part]] = ()
+    students: Sequence[Sequence[Part]] = ()
+    refits: Sequence[Sequence[Part]] = ()
+    stops: Stops | None = None
+    stoppable: Collection[int] = field(default_factory=frozenset)
+    slots: int = 1
+    cores: float = 1.0
+    refit_cores: float = 1.0
+    models: int = 0
+
+
+def seconds_of_parts(
+    work: Remaining, paces: dict[Kind, Pace], *, now: float = 0.0, model_s: float = 0.0
+) -> dict[str, float] | None:
+    """Estimate the seconds of the search, of the refits, and of test and export.
+
+    Args:
+        work: What remains.
+        paces: Seconds of one core, by kind.
+        now: The time, in seconds since the epoch.
+        model_s: Seconds of the delivery per tested model, as an earlier one took; 0 where there was none.
+
+    Returns:
+        The seconds by part, or None where nothing like one of the stages has run here.
+    """
+    running = [(parts, work.cores) for parts in (*work.shared, *work.students)]
+    speed = slower([*running, *((parts, work.refit_cores) for parts in work.refits)], paces)
+
+    def of(parts: Sequence[Part], cores: float, stops: Stops | None = None) -> float | None:
+        return plan_seconds(parts, paces, now=now, cores=cores, speed=speed, stops=stops)
+
+    before = [of(parts, work.cores) for parts in work.shared]
+    jobs = [
+        of(parts, work.cores, work.stops if at in work.stoppable else None)
+        for at, parts in enumerate(work.students)
+    ]
+    refits = [of(parts, work.refit_cores) for parts in work.refits]
+    known = [[each for each in group if each is not None] for group in (before, jobs, refits)]
+    if sum(map(len, known)) < len(before) + len(jobs) + len(refits):
+        return None
+    last = [parts[-1] for parts in (*work.refits, *work.students) if parts]
+    return {
+        SEARCH: sum(known[0]) + (makespan(known[1], work.slots) if jobs else 0.0),
+        REFITS: makespan(known[2], max(1, work.slots)) if refits else 0.0,
+        DELIVERY: delivery_seconds(work.models, paces, last[0].kind if last else None, model_s),
+    }
+
+
+def tested_models(refits: bool) -> int:
+    """Number of models that a sweep tests: teacher, best student, baseline, untrained student, its trial."""
+    return 4 + refits
+
+
+def delivery_seconds(models: int, paces: dict[Kind, Pace], kind: Kind | None, model_s: float) -> float:
+    """Estimate the seconds of test and export.
+
+    Args:
+        models: Models that are tested.
+        paces: Seconds of one core, by kind.
+        kind: Of a stage of the student that is delivered; None for any.
+        model_s: See `seconds_of_parts`.
+    """
+    if not models or model_s:
+        return models * model_s
+    pace = (nearest(paces, kind) if kind is not None else None) or next(iter(paces.values()), Pace(0.0))
+    return models * (_TESTED_S + _EVALUATIONS * pace.evaluation_s) + _AROUND_S
+
+
+def delivery_left(whole: float, spent: float, steps: Steps | None, since: float = 0.0) -> float:
+    """Estimate what is left of test and export.
+
+    Args:
+        whole: Seconds of all of it.
+        spent: Seconds of it so far.
+        steps: Models that were tested; None before the first test begins.
+        since: Seconds since the last of them.
+    """
+    if steps is None or not steps.done:
+        return max(whole * _AFTER / 3, whole - spent)
+    tests = steps.seconds / steps.done * (steps.total - steps.done)
+    return max(0.0, tests + whole * _AFTER - since)
+
+
+def stops_of(options: SweepOptions) -> tuple[Stops | None, int]:
+    """The early ends that a sweep's scheduler is expected to cause, and how many trials it never stops."""
+    scheduler = load_scheduler(options.scheduler)
+    if len(options.objectives) > 1 or not scheduler.RUNGS:
+        return None, options.trials
+    return Stops(scheduler.RUNGS, scheduler.CONTINUES, NEARLY_DONE), min(options.full, options.trials)
+
+
+def keep_seconds(folder: Path, clock: JobClock, models: int) -> None:
+    """Keep the seconds of a whole sweep's parts in its folder, for later estimates."""
+    seconds = {name: round(clock.seconds.get(name, 0.0), 1) for name in PARTS}
+    write_note(folder / SECONDS, {"seconds": seconds, "models": models})
+
+
+def seconds_per_model(workspace: Workspace) -> float:
+    """Seconds of test and export per tested model of the newest sweep that was timed; 0 where none was."""
+    notes = sorted(workspace.root.glob(f"sweeps/*/{SECONDS}"), key=lambda path: path.stat().st_mtime_ns)
+    for path in reversed(notes):
+        note = read_note(path, "The next estimate of a test does without it.")
+        if note and note["models"]:
+            return float(note["seconds"][DELIVERY]) / int(note["models"])
+    return 0.0
+
+
+class Forecast:
+    """What is left of a sweep that is about to run, or runs.
+
+    Args:
+        options: The sweep.
+        plan: Plan of any trial.
+        workspace: Its workspace.
+        slots: Trials at once.
+
+    Attributes:
+        shared: Stages that all trials share.
+        baseline: Plans of the baseline's students; none once it is over.
+        refits: Plans of the refits; none once they are over.
+        refit_cores: Cores of a refit.
+        ended: Number of trials that have ended.
+        models: Models that are tested; 0 where nothing is left to test.
+        observer: Knows the trials and refits that run; None before they do.
+    """
+
+    def __init__(self, options: SweepOptions, plan: Stage, workspace: Workspace, slots: int) -> None:
+        self.options, self.plan, self.workspace, self.slots = options, plan, workspace, slots
+        self.cores = self.refit_cores = options.need.cpus * options.need.workers
+        self.shared: Sequence[Stage] = ()
+        self.baseline: Sequence[Stage] = ()
+        self.refits: Sequence[Stage] = ()
+        self.ended = self.models = 0
+        self.observer: Observer | None = None
+        self._paces = Paces(workspace)
+        self._stops, self._full = stops_of(options)
+
+    def remaining(self) -> Remaining:
+        """What is left now."""
+        kept = [stage.fingerprint for stage in self.shared]
+        first = str(load_method(self.options.method).PRUNABLE_FROM)
+
+        def of(stage: Stage) -> list[Part]:
+            return parts_of(stage, self.workspace, without=kept, judged_from=first)
+
+        trials = {} if self.observer is None else dict(self.observer.running)
+        ended = self.ended if self.observer is None else max(self.ended, len(self.observer.over))
+        baseline = [parts_of(stage, self.workspace) for stage in self.baseline]
+        baseline = [parts for parts in baseline if not all(part.done for part in parts)]
+        begun = [parts for parts in baseline if any(part.done or part.course.seen for part in parts)]
+        new = [parts for parts in baseline if parts not in begun]
+        waiting = max(0, self.options.trials - ended - len(trials))
+        numbers = [*trials, *range(self.options.trials - waiting, self.options.trials)]
+        jobs = [*begun, *(of(stage) for stage in trials.values())]
+        before = [*range(len(begun), len(jobs)), *range(len(jobs) + len(new), len(jobs) + len(new) + waiting)]
+        refits = (self.observer.refits if self.observer is not None else None) or self.refits
+        return Remaining(
+            shared=[parts_of(stage, self.workspace) for stage in self.shared],
+            students=[*jobs, *new, *([as_if_new(of(self.plan))] * waiting)],
+            refits=[parts_of(stage, self.workspace) for stage in refits if self.refits],
+            stops=self._stops,
+            stoppable={at for at, number in zip(before, numbers, strict=True) if number >= self._full},
+            slots=self.slots,
+            cores=self.cores,
+            refit_cores=self.refit_cores,
+            models=self.models,
+        )
+
+    def parts(self) -> dict[str, float] | None:
+        """Estimate the seconds that are left, by part; None where nothing like it has run here."""
+        work = self.remaining()
+        live = [
+            (part.kind, part.course, cores)
+            for group, cores in ((work.students, work.cores), (work.refits, work.refit_cores))
+            for parts in group
+            for part in parts
+        ]
+        paces = self._paces.known(live)
+        return seconds_of_parts(work, paces, now=time.time(), model_s=seconds_per_model(self.workspace))
+
+    def left(self, clock: JobClock) -> float | None:
+        """Estimate the seconds that are left of the sweep whose clock this is."""
+        parts = self.parts()
+        if parts is None:
+            return None
+        spent, since = clock.spent(DELIVERY), 0.0
+        if REFITS not in clock.seconds:
+            spent -= clock.spent(REFITS)  # They run in the middle of the other.
+        if clock.steps is not None:
+            since = time.monotonic() - clock.steps.at
+        rest = delivery_left(parts[DELIVERY], spent, clock.steps, since) if self.models else 0.0
+        return parts[SEARCH] + parts[REFITS] + rest

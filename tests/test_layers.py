@@ -165,5 +165,5 @@ def test_each_note_and_marker_has_a_file_name_of_its_own() -> None:
         if path.relative_to(PACKAGE).parts[0] not in OF_OTHERS:
             for name in file_names(ast.parse(path.read_text())):
                 homes.setdefault(name, []).append(path.relative_to(PACKAGE).as_posix())
-    assert {"plan.json", "sweep.json", "forecast.json", "manifest.json"} <= set(homes)
+    assert {"plan.json", "sweep.json", "seconds.json", "manifest.json"} <= set(homes)
     assert not {name: files for name, files in homes.items() if len(files) > 1}

@@ -23,8 +23,11 @@ from stillhouse.core.console import (
     results_aside,
     say,
     show,
+    tell,
+    timed_job,
     warn,
 )
+from stillhouse.core.job_clock import JobClock, duration
 
 
 @pytest.fixture
@@ -43,8 +46,8 @@ def test_progress_shows_count_rate_and_time_left(
         clock[0] = 100.0 + seconds
         progress(done, 5000)
     assert capsys.readouterr().err.splitlines() == [
-        "  embedding: 3,000 of 5,000 texts, 250 texts/s, 8 s left",
-        "  embedding: 5,000 of 5,000 texts, 400 texts/s",
+        "  embedding: 3,000 of 5,000 texts, 250/s, 0:08 left",
+        "  embedding: 5,000 of 5,000 texts, 400/s",
     ]
 
 
@@ -53,7 +56,7 @@ def test_progress_without_a_known_total(clock: list[float], capsys: pytest.Captu
     progress(0, None)
     clock[0] += 2
     progress(3000, None)
-    assert capsys.readouterr().err == "  reading: 3,000 rows, 1,500 rows/s\n"
+    assert capsys.readouterr().err == "  reading: 3,000 rows, 1,500/s\n"
 
 
 def test_progress_that_finishes_at_once_is_still_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,12 +71,15 @@ def test_the_rate_is_that_of_the_last_minute(clock: list[float], capsys: pytest.
         clock[0] = 100.0 + seconds
         progress(done, 4240)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[1] == "  training: 4,000 of 4,240 examples, 100 examples/s, 2 s left"
-    assert lines[3] == "  training: 4,120 of 4,240 examples, 1 examples/s, 2 min left"
+    assert lines[1] == "  training: 4,000 of 4,240 examples, 100/s, 0:02 left"
+    assert lines[3] == "  training: 4,120 of 4,240 examples, 1.0/s, 2:00 left"
 
 
-def test_a_silent_command_says_what_it_is_doing(capsys: pytest.CaptureFixture[str]) -> None:
-    """The innermost work that is named, only after a silence, and no longer than the block."""
+def test_a_silent_command_says_what_it_is_doing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The innermost work that has not just begun, only after a silence, and no longer than the block."""
+    monkeypatch.setattr(console, "_JUST_BEGUN_S", 0.3)
     with never_silent(every_s=0.4), never_silent(every_s=0.01), doing("preparing"):
         for _ in range(8):
             time.sleep(0.1)
@@ -82,8 +88,9 @@ def test_a_silent_command_says_what_it_is_doing(capsys: pytest.CaptureFixture[st
         with doing("reading a long file"):
             deadline = time.monotonic() + 20
             while not (printed := capsys.readouterr().err) and time.monotonic() < deadline:
-                time.sleep(0.05)
-    assert printed.startswith("  reading a long file: for ") and printed.endswith(" s so far\n")
+                with doing("reading one of its lines"):
+                    time.sleep(0.05)
+    assert printed.startswith("  reading a long file, for 0:0")
     capsys.readouterr()
     time.sleep(0.6)
     assert not capsys.readouterr().err
@@ -189,3 +196,58 @@ def test_a_failure_whose_folder_cannot_be_written_is_logged_elsewhere(
     (tmp_path / "file").write_text("")
     path = log_failure(ValueError("unexpected"), tmp_path / "file" / "logs")
     assert path.parent == tmp_path and "unexpected" in path.read_text()
+
+
+def test_lines_of_a_job_begin_with_its_clock(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    with timed_job() as job, timed_job() as same:
+        assert same is job
+        progress = Progress("embedding", "texts", every_s=0)
+        progress(0, 900)
+        clock[0] += 751
+        progress(100, 900)
+        job.left = lambda: 482.0
+        clock[0] += 10
+        tell("trial 3: 3,072 examples")
+        clock[0] += 1
+        tell("trial 4: 3,072 examples")
+
+        def fails() -> float:
+            raise OSError("a file that has gone")
+
+        job.left = fails
+        clock[0] += 60
+        say("champion")
+        tell("trial 5")
+    tell("no job")
+    assert capsys.readouterr().out.splitlines() == [
+        "[0:00] embedding: 0 of 900 texts",
+        "[12:31] embedding: 100 of 900 texts, 0.1/s, 1:40:08 left",
+        "[12:41, about 8:00 left] trial 3: 3,072 examples",
+        "[12:42, about 8:00 left] trial 4: 3,072 examples",
+        "champion",
+        "[13:42] trial 5",
+        "  no job",
+    ]
+
+
+def test_a_job_counts_the_seconds_of_its_parts(clock: list[float]) -> None:
+    job = JobClock()
+    with job.part("delivery"):
+        clock[0] += 10
+        with job.part("refits", within="delivery"):
+            clock[0] += 100
+            assert job.spent("refits") == 100
+        job.step(0, 5)
+        clock[0] += 8
+        job.step(1, 5)
+        clock[0] += 4
+        job.step(2, 5)
+    assert job.seconds == {"refits": 100, "delivery": 22}
+    assert job.steps is not None and job.steps[:3] == (2, 5, 12)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0:00"), (59.6, "1:00"), (119, "1:59"), (600, "10:00"), (13157, "3:39:17")]
+)
+def test_a_duration_is_minutes_and_seconds(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

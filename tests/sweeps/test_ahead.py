@@ -1,7 +1,6 @@
 """What is said before a sweep or a training: what will be done, how much, and about how long."""
 
 import dataclasses
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -9,14 +8,24 @@ from small_experiment import quick_experiment  # type: ignore[import-not-found]
 
 from stillhouse.core.artifacts import MANIFEST, Workspace, write_manifest
 from stillhouse.core.identity import canonical
-from stillhouse.experiments.budget import Budget, Refit
+from stillhouse.core.job_clock import JobClock
 from stillhouse.search.options import SweepOptions
+from stillhouse.search.shared_stages import shared_stages
 from stillhouse.search.space import Categorical, Space
-from stillhouse.search.study_copies import STUDY
 from stillhouse.search.trial import Context
-from stillhouse.sweeps.ahead import ahead_of_sweep, ahead_of_training
+from stillhouse.sweeps.ahead import ahead_of_sweep, ahead_of_training, training_left
 from stillhouse.sweeps.baseline import baseline_choices
-from stillhouse.training.estimate import seconds_of
+from stillhouse.sweeps.forecast import (
+    DELIVERY,
+    REFITS,
+    SEARCH,
+    Forecast,
+    Remaining,
+    keep_seconds,
+    seconds_of_parts,
+    seconds_per_model,
+)
+from stillhouse.training.estimate import kind_of
 from stillhouse.values.stage import Stage
 
 SMALL = {"distil_batch_size": 16, "finetune_batch_size": 16}
@@ -34,30 +43,41 @@ def plan(context: Context) -> Stage:
     return context.plan(SMALL)
 
 
+def forecast_of(options: SweepOptions, context: Context, plan: Stage, *, slots: int = 1) -> Forecast:
+    forecast = Forecast(options, plan, context.workspace, slots)
+    forecast.shared = shared_stages(context, options.space)
+    of_baseline, choices = baseline_choices(context, plan, SMALL)
+    forecast.baseline = [of_baseline.plan(values) for values in choices]
+    return forecast
+
+
 def test_an_estimate_is_what_the_same_student_took_per_example(plan: Stage, workspace: Workspace) -> None:
     distil, finetune = plan.chain()
-    assert seconds_of([distil], workspace) is None
+    assert training_left([distil], workspace, 1.0) is None
     trained(workspace, distil, seconds=32.0)
     longer = dataclasses.replace(distil, budget=10 * distil.budget, seed=7)
-    assert seconds_of([longer], workspace) == pytest.approx(320.0)
-    assert seconds_of([longer, finetune], workspace) is None, "examples of several texts take longer"
+    assert training_left([longer], workspace, 1.0) == pytest.approx(320.0)
+    assert training_left([longer], workspace, 2.0) == pytest.approx(160.0)
+    texts = kind_of(finetune).texts
+    three = 32.0 / distil.examples_seen * texts * finetune.examples_seen
+    assert texts > 1 and training_left([finetune], workspace, 1.0) == pytest.approx(three)
+    assert training_left([longer, longer], workspace, 1.0) == pytest.approx(320.0), (
+        "what they share counts once"
+    )
     (workspace.path(distil) / MANIFEST).write_text("no JSON")
-    assert seconds_of([longer], workspace) is None
+    assert training_left([longer], workspace, 1.0) is None
 
 
 def test_a_training_says_its_stages_and_skips_what_is_finished(plan: Stage, workspace: Workspace) -> None:
     distil, finetune = plan.chain()
     both = f"distil, {distil.examples_seen} examples; finetune, {finetune.examples_seen} examples"
     assert ahead_of_training([plan], workspace) == f"ahead: 2 stages: {both}"
-    trained(workspace, distil, seconds=32.0)
+    trained(workspace, distil, seconds=1.0)
     rest = f"ahead: stage finetune, {finetune.examples_seen} examples (distil is finished)"
     assert ahead_of_training([plan], workspace) == rest
     other = dataclasses.replace(finetune, seed=7)
     trained(workspace, other, seconds=600.0)
-    assert (
-        ahead_of_training([plan], workspace)
-        == f"{rest}; about 10 min of training without evaluations, as similar stages took here"
-    )
+    assert ahead_of_training([plan], workspace) == f"{rest}; about 10:00, as similar stages took here"
     trained(workspace, finetune, seconds=1.0)
     assert ahead_of_training([plan], workspace) == "ahead: nothing, every stage is finished"
 
@@ -67,40 +87,49 @@ def test_a_sweep_says_its_shared_stages_baselines_trials_refits_and_test(
 ) -> None:
     experiment = quick_experiment(tmp_path, tiny_model)
     space = Space(context.method, {"finetune_learning_rate": Categorical((1e-4, 3e-4))}, fixed=SMALL)
-    options = SweepOptions("s", context.method, space, experiment, tmp_path, trials=8)
-    study = tmp_path / STUDY
+    options = SweepOptions("s", context.method, space, experiment, tmp_path, trials=8, scheduler="none")
     distil, finetune = plan.chain()
     rest = (
         f"3 students of the MSE baseline, 8 trials of {finetune.examples_seen} examples and the test of the "
         "best student"
     )
-    said = ahead_of_sweep(options, context, plan, study, 1, None)
-    assert said == f"ahead: the stage distil, which all trials share, {rest}"
-    trained(workspace, distil, seconds=30.0)
-    assert ahead_of_sweep(options, context, plan, study, 1, None) == f"ahead: {rest}"
-    trained(workspace, finetune, seconds=60.0)
-    assert ahead_of_sweep(options, context, plan, study, 2, None) == (
-        f"ahead: {rest}; about 6 min of training without evaluations, as similar stages took here"
-    ), "3 + 8 students of a minute each, two at once"
-
-    with sqlite3.connect(study) as database:
-        database.execute("CREATE TABLE trials (number INTEGER, state TEXT)")
-        database.executemany(
-            "INSERT INTO trials VALUES (?, ?)", [(0, "COMPLETE"), (1, "FAIL"), (2, "RUNNING")]
-        )
-    refits = Budget(distil=64, refit=Refit(top=2, distil=640, finetune=320))
-    longer = dataclasses.replace(options, experiment=dataclasses.replace(experiment, budget=refits))
-    said = ahead_of_sweep(longer, context, plan, study, 1, plan)
-    assert f"6 of 8 trials of {finetune.examples_seen} examples, 2 refits of {plan.examples_in_all}" in said
-
+    forecast = forecast_of(options, context, plan)
+    assert ahead_of_sweep(forecast) == f"ahead: the stage distil, which all trials share, {rest}"
+    trained(workspace, distil, seconds=1.0)
+    trained(workspace, dataclasses.replace(finetune, seed=7), seconds=60.0)
     of_baseline, choices = baseline_choices(context, plan, SMALL)
+    longest = of_baseline.plan(choices[0]).examples_seen / distil.examples_seen
+    forecast = forecast_of(options, context, plan, slots=2)
+    parts = forecast.parts()
+    assert parts is not None and parts["search"] == pytest.approx(4 * 60 + 3 * longest / 2, abs=longest)
+    assert ahead_of_sweep(forecast).startswith(f"ahead: {rest}; about 4:"), (
+        "8 trials of a minute, two at once"
+    )
+    forecast.refits, forecast.ended, forecast.models = [plan, plan], 2, 5
+    said = ahead_of_sweep(forecast)
+    assert f"6 of 8 trials of {finetune.examples_seen} examples, 2 refits of {plan.examples_in_all}" in said
+    parts = forecast.parts()
+    assert parts is not None and parts["test and export"] > 30
+
+    forecast.refits = []
     for index, left in enumerate(("2 students of the MSE baseline", "1 student of the MSE baseline", "")):
         trained(workspace, of_baseline.plan(choices[index]), seconds=60.0)
-        said = ahead_of_sweep(options, context, plan, study, 1, None)
+        said = ahead_of_sweep(forecast)
         assert said.startswith(f"ahead: {left}{', ' if left else ''}6 of 8 trials"), said
+    forecast.ended = 8
+    assert (
+        ahead_of_sweep(forecast) == "ahead: all 8 trials have ended, so only what is not finished of the rest"
+    )
 
-    with sqlite3.connect(study) as database:
-        database.execute("UPDATE trials SET state = 'PRUNED'")
-        database.executemany("INSERT INTO trials VALUES (?, ?)", [(n, "COMPLETE") for n in range(3, 8)])
-    said = ahead_of_sweep(options, context, plan, study, 1, None)
-    assert said == "ahead: all 8 trials have ended, so only what is not finished of the rest"
+
+def test_a_delivered_sweep_tells_how_long_the_next_test_takes(workspace: Workspace) -> None:
+    assert seconds_per_model(workspace) == 0.0
+    clock = JobClock()
+    clock.add(DELIVERY, 50.0)
+    keep_seconds(workspace.root / "sweeps" / "s", clock, models=5)
+    assert seconds_per_model(workspace) == 10.0
+    assert seconds_of_parts(Remaining(models=4), {}, model_s=10.0) == {
+        SEARCH: 0.0,
+        REFITS: 0.0,
+        DELIVERY: 40.0,
+    }

@@ -16,6 +16,7 @@ from stillhouse.core.identity import spec
 from stillhouse.core.watchdog import Watchdog
 from stillhouse.training import checkpoint, metrics_log, watch
 from stillhouse.training import fit as loop
+from stillhouse.training.estimate import course_in
 from stillhouse.training.fit import Diverged, Evaluation, Interrupted, Stopped, fit
 from stillhouse.values.stage import Optimizer
 
@@ -134,7 +135,7 @@ def test_it_tells_how_far_it_is_between_two_lines_of_the_log(
     told: list[int] = []
 
     def listen() -> bool:
-        told.append(metrics_log.seen_in(tmp_path)[0])
+        told.append(course_in(tmp_path).seen)
         return False
 
     fit(stage(budget=40 * 8), table(), tmp_path, stop_requested=listen)

@@ -8,11 +8,14 @@ import pytest
 
 from stillhouse.core import progress_bar
 from stillhouse.core.artifacts import Workspace, write_manifest
-from stillhouse.core.console import duration
+from stillhouse.core.job_clock import duration
+from stillhouse.core.notes import write_part
 from stillhouse.core.remotes import remote_at
 from stillhouse.search.trial import Context
 from stillhouse.training import follower
-from stillhouse.training.follower import PlanFollower, seen_of
+from stillhouse.training.estimate import Course, course_at
+from stillhouse.training.facts import FACTS
+from stillhouse.training.follower import PlanFollower
 from stillhouse.training.metrics_log import NAME, MetricsLog, Pulse
 from stillhouse.training.worker_mailbox import Wait, mailbox_of
 from stillhouse.values.stage import Stage
@@ -42,24 +45,13 @@ def made(workspace: Workspace, stage: Stage, steps: int) -> None:
     log.close()
 
 
-def test_the_examples_of_all_stages_count(plan: Stage, workspace: Workspace) -> None:
-    distil, finetune = plan.chain()
-    total = distil.examples_seen + finetune.examples_seen
-    assert seen_of(plan, workspace)[:2] == (0, total)
-    made(workspace, distil, 2)
-    assert seen_of(plan, workspace)[:2] == (2 * distil.batch_size, total)
-    write_manifest(workspace.path(distil), {})
-    made(workspace, finetune, 1)
-    assert seen_of(plan, workspace)[:2] == (distil.examples_seen + finetune.batch_size, total)
-
-
 def test_what_was_seen_since_the_last_line_of_the_log_counts(plan: Stage, workspace: Workspace) -> None:
     """With steps of more than a second, the same line was printed three times before the next of the log."""
     distil, _ = plan.chain()
+    assert course_at(distil, workspace) == Course()
     made(workspace, distil, 2)
     Pulse(workspace.place(distil)).beat(5 * distil.batch_size)
-    assert seen_of(plan, workspace)[0] == 5 * distil.batch_size
-    assert 0 <= seen_of(plan, workspace).ago < 60
+    assert course_at(distil, workspace).seen == 5 * distil.batch_size
 
 
 def test_what_another_node_tells_counts_where_a_remote_is_all_that_is_shared(
@@ -68,20 +60,17 @@ def test_what_another_node_tells_counts_where_a_remote_is_all_that_is_shared(
     """The driver said "0 examples" and "no news" of trials that were halfway."""
     distil, finetune = plan.chain()
     mailbox_of(workspace, distil).note_seen(48)
-    assert seen_of(plan, workspace)[0] == 0, "the log is there, and says more"
+    assert course_at(distil, workspace).seen == 0, "the log is there, and says more"
     there = replace(workspace, remote=remote_at(str(tmp_path / "remote")))
-    assert seen_of(plan, there)[0] == 48
-    write_manifest(there.path(distil), {})
-    assert seen_of(plan, there)[0] == distil.examples_seen
-    mailbox_of(there, finetune).note_seen(16)
-    assert seen_of(plan, there)[0] == distil.examples_seen + 16
+    assert course_at(distil, there).seen == 48
+    assert course_at(finetune, there).seen == 0
 
 
 def test_a_line_after_a_silence(
     plan: Stage, workspace: Workspace, clock: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    distil, _ = plan.chain()
-    total = plan.examples_in_all
+    distil, finetune = plan.chain()
+    total = f"{distil.examples_seen:,}"
     following = PlanFollower(workspace, every_s=20)
     following.follow("trial 3", plan)
     following.follow("trial 4", plan)
@@ -91,7 +80,7 @@ def test_a_line_after_a_silence(
     assert not capsys.readouterr().err, "something was printed 19 s ago"
     clock[0] += 2
     following.tell()
-    assert capsys.readouterr().err == f"  trial 3: 0 of {total:,} examples\n"
+    assert capsys.readouterr().err == f"  trial 3, distilling: 0 of {total} examples\n"
     made(workspace, distil, 2)
     following.leave("trial 4")
     clock[0] += 16
@@ -100,8 +89,45 @@ def test_a_line_after_a_silence(
     clock[0] += 16
     following.tell()
     seen = 2 * distil.batch_size
-    left = duration((total - seen) / (seen / 32))
-    assert capsys.readouterr().err == f"  trial 3: {seen} of {total:,} examples, 1 examples/s, {left} left\n"
+    rate = f"{seen / 32:.1f}/s"
+    assert capsys.readouterr().err == f"  trial 3, distilling: {seen} of {total} examples, {rate}\n"
+    write_manifest(workspace.path(distil), {})
+    made(workspace, finetune, 1)
+    clock[0] += 20
+    following.tell()
+    seen, total = finetune.batch_size, f"{finetune.examples_seen:,}"
+    assert capsys.readouterr().err == f"  trial 3, fine-tuning: {seen} of {total} examples\n"
+
+
+def test_an_evaluation_is_named_and_is_not_in_the_rate(
+    plan: Stage,
+    workspace: Workspace,
+    clock: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("stillhouse.training.metrics_log.time.time", lambda: 10_000 + clock[0])
+    distil, _ = plan.chain()
+    folder = workspace.place(distil)
+    log, pulse = MetricsLog(folder / NAME), Pulse(folder)
+    following = PlanFollower(workspace, every_s=20)
+    following.follow("trial 3", plan)
+    for step in range(1, 4):
+        clock[0] += 4
+        log.append(step, step * 16, {"loss": 1.0})
+    pulse.beat(48, evaluating=True)
+    write_part(folder / FACTS, {"figures": {"search": {"split": "dev", "count": 250, "unit": "queries"}}})
+    clock[0] += 20
+    following.tell()
+    assert capsys.readouterr().err == "  trial 3, distilling: evaluating on dev, 250 queries\n"
+    log.append(3, 48, {"mrr": 0.5})
+    clock[0] += 4
+    log.append(4, 64, {"loss": 1.0})
+    log.close()
+    clock[0] += 20
+    following.tell()
+    total = f"{distil.examples_seen:,}"
+    assert capsys.readouterr().err == f"  trial 3, distilling: 64 of {total} examples, 4.0/s\n"
 
 
 def test_the_rate_is_that_of_the_log_however_seldom_it_has_lines(
@@ -115,7 +141,8 @@ def test_the_rate_is_that_of_the_log_however_seldom_it_has_lines(
     start = clock[0]
     monkeypatch.setattr("stillhouse.training.metrics_log.time.time", lambda: 10_000 + clock[0])
     stage = replace(next(iter(plan.chain())), budget=100_000)
-    made(workspace, stage, 400)
+    log = MetricsLog(workspace.path(stage) / NAME)
+    log.append(400, 400 * stage.batch_size, {"loss": 1.0})
     clock[0] += 1000  # Another process trained until here.
     following = PlanFollower(workspace, every_s=20)
     following.follow("trial 3", stage)
@@ -123,11 +150,12 @@ def test_the_rate_is_that_of_the_log_however_seldom_it_has_lines(
     for second in range(1, 601):
         clock[0] = start + 1000 + second
         if second % 65 == 0:
-            made(workspace, stage, 400 + 4 * second)
+            log.append(400 + 4 * second, (400 + 4 * second) * stage.batch_size, {"loss": 1.0})
         following.tell()
         if line := capsys.readouterr().err:
-            rates.append(line.partition(" examples, ")[2].partition(" examples/s")[0])
-    assert rates == [""] * 3 + [str(4 * stage.batch_size)] * 27
+            rates.append(line.partition(" examples, ")[2].partition("/s")[0])
+    log.close()
+    assert rates[9:] == [str(4 * stage.batch_size)] * 21, "from the third line on"
 
 
 def test_a_plan_alone_has_a_bar_on_a_terminal(
@@ -147,7 +175,7 @@ def test_a_plan_alone_has_a_bar_on_a_terminal(
         made(workspace, distil, turn + 1)
         clock[0] += 1.5
         following.tell()
-    assert drawn == [("trial 3", (turn + 1) * distil.batch_size) for turn in range(3)]
+    assert drawn == [("trial 3, distilling", (turn + 1) * distil.batch_size) for turn in range(3)]
     following.follow("trial 4", plan)
     for _ in range(2):
         clock[0] += 1.5
@@ -168,9 +196,9 @@ def test_what_stands_still_has_no_estimate(
         clock[0] += 20
         following.tell()
         lines.append(capsys.readouterr().err)
-    assert "no news" not in lines[6] and "left" in lines[1]
-    seen, total = 2 * distil.batch_size, plan.examples_in_all
-    assert lines[7] == f"  trial 3: {seen} of {total:,} examples, no news for {duration(120)}\n"
+    assert "no news" not in lines[6] and "/s" in lines[1]
+    seen, total = 2 * distil.batch_size, distil.examples_seen
+    assert lines[7] == f"  trial 3, distilling: {seen} of {total:,} examples, no news for {duration(120)}\n"
     made(workspace, distil, 3)
     clock[0] += 20
     following.tell()
@@ -181,7 +209,6 @@ def test_what_waits_beside_others_has_lines_only_while_it_advances(
     plan: Stage, workspace: Workspace, clock: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
     distil, finetune = plan.chain()
-    total = plan.examples_in_all
     following = PlanFollower(workspace, every_s=20)
     following.follow("baseline", plan, beside=True)
     clock[0] += 30
@@ -190,7 +217,8 @@ def test_what_waits_beside_others_has_lines_only_while_it_advances(
     made(workspace, distil, 2)
     clock[0] += 30
     following.tell()
-    assert capsys.readouterr().err.startswith(f"  baseline: {2 * distil.batch_size} of {total:,} examples")
+    told = f"  baseline, distilling: {2 * distil.batch_size} of {distil.examples_seen:,} examples"
+    assert capsys.readouterr().err.startswith(told)
     clock[0] += 30
     following.tell()
     assert not capsys.readouterr().err, "it may have diverged"
@@ -198,7 +226,8 @@ def test_what_waits_beside_others_has_lines_only_while_it_advances(
     made(workspace, finetune, finetune.steps)
     clock[0] += 30
     following.tell()
-    assert capsys.readouterr().err == f"  baseline: all {total:,} examples seen, evaluating\n"
+    seen = f"{finetune.examples_seen:,}"
+    assert capsys.readouterr().err.startswith(f"  baseline, fine-tuning: {seen} of {seen} examples")
     write_manifest(workspace.path(finetune), {})
     clock[0] += 30
     following.tell()
@@ -220,14 +249,14 @@ def test_ranks_that_wait_for_room(
         following.tell()
         return str(capsys.readouterr().err)
 
-    progress = f"  trial 3: 0 of {plan.examples_in_all:,} examples\n"
+    progress = f"  trial 3, distilling: 0 of {distil.examples_seen:,} examples\n"
     assert said(Wait(room, began, began + 5)) == progress, "what has ended before a line is not told"
     assert said(Wait(room, time.time())) == progress, "it has just begun"
-    waiting = f"  trial 3: waiting for {room}, for {duration(300)} so far\n"
+    waiting = f"  trial 3: waiting for {room}, for 5:00\n"
     assert said(Wait(room, began)) == waiting and said() == waiting
     for _ in range(8):
         said()
-    assert said(Wait(room, began, began + 60)) == f"  trial 3: has {room}, after 60 s\n"
+    assert said(Wait(room, began, began + 60)) == f"  trial 3: has {room}, after 1:00\n"
     assert said() == progress, "while it waited it did not stand still for no reason"
 
 
@@ -243,14 +272,7 @@ def test_it_watches_until_the_block_ends(
         deadline = time.monotonic() + 20
         while not (printed := capsys.readouterr().err) and time.monotonic() < deadline:
             time.sleep(0.02)
-    assert printed.startswith(f"  mse: 0 of {plan.examples_in_all:,} examples")
+    assert printed.startswith("  mse, distilling: 0 of ")
     capsys.readouterr()
     time.sleep(0.1)
     assert not capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(3.4, "3 s"), (119, "119 s"), (600, "10 min"), (13157, "3.7 h")]
-)
-def test_a_duration_in_a_unit_that_is_easy_to_read(seconds: float, text: str) -> None:
-    assert duration(seconds) == text

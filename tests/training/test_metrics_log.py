@@ -5,11 +5,18 @@ import pytest
 from metrics_lines import read_metrics  # type: ignore[import-not-found]
 
 from stillhouse.training import metrics_log
-from stillhouse.training.metrics_log import MetricsLog, Pulse, seen_in
+from stillhouse.training.estimate import course_in
+from stillhouse.training.metrics_log import MetricsLog, Pulse
 
 
 def steps(path: Path) -> list[int]:
     return [line["step"] for line in read_metrics(path)]
+
+
+def seen_in(folder: Path) -> tuple[int, float]:
+    """How many examples a stage has seen, and when that was noted."""
+    course = course_in(folder)
+    return course.seen, course.at
 
 
 def test_lines_after_the_checkpoint_are_removed(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ from stillhouse.preflight.finding import ERROR, NOTE, WARNING, Finding
 from stillhouse.preflight.planned import Planned
 from stillhouse.preflight.weights import checkpoints_of, kept_layers, layer_of, tensor_shapes
 from stillhouse.students.backbone import read_config
+from stillhouse.students.sizes import sizes
 from stillhouse.teachers.forward import default_batch_tokens
+from stillhouse.training.module import build_student
 from stillhouse.values.data import Examples, FewerNegatives, Mined, Model, members_of, models_of
 from stillhouse.values.stage import Stage
 
@@ -66,6 +68,17 @@ def memory(planned: Planned) -> list[Finding]:
     )
     remedy = "Lower the batch size, raise budget.accumulate, or use a larger machine."
     return _compared("memory", max(teacher, training), free, found, remedy)
+
+
+def student_size(planned: Planned) -> list[Finding]:
+    """Say how large the finished student will be."""
+    megabytes = student_megabytes(planned.stage)
+    return [Finding("size", NOTE, f"the student has {megabytes:,.1f} MB of weights in float32.")]
+
+
+def student_megabytes(stage: Stage) -> float:
+    """Return 10^6 bytes of a stage's student in float32, which is built for it."""
+    return sizes(build_student(stage))["megabytes"]
 
 
 def teacher_bytes(planned: Planned) -> int:

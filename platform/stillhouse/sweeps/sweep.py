@@ -13,7 +13,6 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical, fingerprint
 from stillhouse.core.notes import SWEEP_NOTE, SWEEPS, read_note_twice, write_note_twice
 from stillhouse.core.remotes import remote_at
-from stillhouse.experiments.fields import stated
 from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.sentence_tables import AGREEMENT
 from stillhouse.experiments.teacher_weights import is_weight, weighted
@@ -212,20 +211,9 @@ def _identity(parts: dict[str, Any]) -> dict[str, str]:
     return {name: fingerprint(part) for name, part in parts.items()}
 
 
-def plan_identity(options: SweepOptions) -> str:
-    """Identifies what a plan of a sweep was made for: whatever changes the amount of work."""
-    stages = [*_search_parts(options).values(), options.trials, canonical(stated(options.experiment))]
-    return fingerprint([*stages, options.need.workers, options.at_once])
-
-
 def sweep_folder(options: SweepOptions) -> Path:
     """The folder of a sweep in its workspace."""
     return options.root.resolve() / SWEEPS / options.name
-
-
-def forecast_folder(options: SweepOptions) -> Path:
-    """The folder of a workspace with the newest plan of a sweep: only the sweep writes into its own."""
-    return options.root.resolve() / PLANS / "sweep" / options.name
 
 
 def _slots(options: SweepOptions) -> Slots:

@@ -10,7 +10,6 @@ import json
 import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -166,8 +165,8 @@ def course_of(
                 steps.append(_Steps(now - at, examples - seen, fresh))
             fresh = "loss" not in metrics or len(steps) == 0
         at, seen = now, examples
-    evaluating = beat is not None and beat.time > at and beat.evaluating
-    if beat is not None and beat.time > at:
+    evaluating = beat is not None and beat.time >= at and beat.evaluating
+    if beat is not None and beat.time >= at:
         if first is not None and beat.examples > seen and not fresh:
             steps.append(_Steps(beat.time - at, beat.examples - seen, False))
         at, seen = beat.time, max(seen, beat.examples)
@@ -401,10 +400,15 @@ def _finished(folder: Path) -> tuple[Kind, Pace] | None:
         return None
 
 
-@lru_cache(maxsize=4096)
 def kind_of(stage: Stage) -> Kind:
     """Return what a stage is like."""
-    return _kind(canonical(stage))
+    known = _kinds.get(stage.fingerprint)
+    if known is None:
+        known = _kinds[stage.fingerprint] = _kind(canonical(stage))
+    return known
+
+
+_kinds: dict[str, Kind] = {}
 
 
 def _kind(plan: Mapping[str, Any]) -> Kind:

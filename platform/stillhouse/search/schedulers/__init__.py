@@ -33,7 +33,14 @@ class Rule(Protocol):
 
 
 class SchedulerModule(Protocol):
-    """The contract of a scheduler's module."""
+    """The contract of a scheduler's module.
+
+    ``RUNGS``: shares of the budget at which a trial may be stopped. ``CONTINUES``: expected share of trials that
+    continue past one. Estimates of time read both; without rungs no early end is expected.
+    """
+
+    RUNGS: tuple[float, ...]
+    CONTINUES: float
 
     def rule(self, full_budget: int) -> Rule | None:
         """Make the rule for trials that see ``full_budget`` examples over all their stages."""

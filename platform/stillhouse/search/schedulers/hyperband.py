@@ -23,6 +23,10 @@ import math
 from stillhouse.core.errors import require
 from stillhouse.search.schedulers.asha import SuccessiveHalving
 
+RUNGS: tuple[float, ...] = ()
+CONTINUES = 1.0
+"""No early ends are expected."""
+
 
 def rule(full_budget: int, *, brackets: int = 3, reduction_factor: int = 3) -> "Hyperband":
     """Make the rule; the first bracket's first rung is at ``reduction_factor ** (1 - brackets)``."""

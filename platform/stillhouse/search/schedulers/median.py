@@ -13,6 +13,10 @@ import statistics
 
 from stillhouse.core.errors import require
 
+RUNGS: tuple[float, ...] = ()
+CONTINUES = 1.0
+"""No early ends are expected."""
+
 
 def rule(full_budget: int, *, grace: float = 0.25, at_least: int = 3) -> "Median":
     """Make the rule, which stops no trial in the first quarter of the budget."""

@@ -1,1 +1,1 @@
-"""Plans: rows, tokens, gigabytes, memory, hours and cost of a command before it is run; and what it took."""
+"""Plans: rows, tokens, gigabytes, memory and hours of a command before it is run."""

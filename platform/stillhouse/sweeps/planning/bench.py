@@ -1,21 +1,19 @@
-"""The calibration: how fast this machine embeds, trains and encodes, with its models and texts.
+"""The measurement: how fast this machine embeds, trains and encodes, with its models and texts.
 
 As many processes as will run at once do the same at the same time, since cores share their memory and, often,
 their arithmetic. Each loads the teacher, embeds a sample, and takes some steps of every stage in the real
 training loop, on real tokens and invented vectors, in a temporary folder: nothing of it is kept.
 """
 
-import itertools
 import multiprocessing
 import os
-import resource
 import statistics
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import BrokenBarrierError
 from typing import Any
@@ -29,15 +27,14 @@ from stillhouse.core.machine import describe_machine, variables_set
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.core.types import Encoder
 from stillhouse.corpora.tables import open_rows, open_values, sample_of
-from stillhouse.sweeps.contenders import TeacherEncoder
-from stillhouse.sweeps.planning.rates import Rates, StageRate
 from stillhouse.teachers.loading import tokenizer_of
 from stillhouse.teachers.runtimes import start
 from stillhouse.teachers.weights import on_this_machine
+from stillhouse.training.estimate import Pace, course_of, pace_of
 from stillhouse.training.fit import fit
 from stillhouse.training.in_memory import MemoryTokens, RandomVectors
 from stillhouse.training.metrics_log import NAME, read_lines
-from stillhouse.training.module import build_module, build_student
+from stillhouse.training.module import build_student
 from stillhouse.training.rank_sync import Interrupted
 from stillhouse.training.table import Reader, TrainingTable, live_reader, student_reader
 from stillhouse.training.watch import encoder_of
@@ -66,8 +63,6 @@ class Sample:
         device: Device of teacher and students.
         embedding_threads: Threads of a process that embeds.
         threads: Threads of a process that trains.
-        cpus: Threads of the process that tests.
-        tests: Whether models are tested at the end.
         seconds: Time for all of it.
     """
 
@@ -78,23 +73,35 @@ class Sample:
     device: str
     embedding_threads: int
     threads: int
-    cpus: int = 1
-    tests: bool = False
     seconds: float = SECONDS
 
 
-def calibrated(
-    sample: Sample, *, teachers: int, trainers: int, cpus: float, gpus: float, teacher: str, logs: Path
-) -> Rates:
+@dataclass(frozen=True)
+class Measured:
+    """How fast this machine is with as many processes at once as will run.
+
+    Attributes:
+        embedding: Tokens per second of one teacher process; 0 where none was measured.
+        load_s: Seconds until a process has loaded the libraries and the teacher.
+        encoding: Tokens per second that a student encodes in the process that trains it.
+        training: Pace of each stage by its label, for one process.
+        source: What was measured, where and when.
+    """
+
+    embedding: float = 0.0
+    load_s: float = 0.0
+    encoding: float = 0.0
+    training: Mapping[str, Pace] = field(default_factory=dict)
+    source: str = ""
+
+
+def calibrated(sample: Sample, *, teachers: int, trainers: int, logs: Path) -> Measured:
     """Measure this machine.
 
     Args:
         sample: What is measured.
         teachers: Processes that embed at once.
         trainers: Processes that train at once.
-        cpus: CPUs that are said to be here.
-        gpus: GPUs that are said to be here.
-        teacher: Name of the teacher.
         logs: Folder for what the libraries print.
 
     Raises:
@@ -114,15 +121,13 @@ def calibrated(
             except (BrokenProcessPool, BrokenBarrierError):
                 barrier.abort()  # The others wait for the one that is gone.
                 raise BadInput(
-                    "the calibration must have memory for as many models as run at once, but a process of it "
-                    "ended. Close other programs, give --actors and --concurrency, or take --rates FILE."
+                    "the measurement must have memory for as many models as run at once, but a process of it "
+                    "ended. Close other programs, or give --actors and --concurrency."
                 ) from None
-    return _joined(found, sample, cpus=cpus, gpus=gpus, teacher=teacher)
+    return _joined(found, sample)
 
 
-def _joined(
-    found: Sequence[Mapping[str, Any]], sample: Sample, *, cpus: float, gpus: float, teacher: str
-) -> Rates:
+def _joined(found: Sequence[Mapping[str, Any]], sample: Sample) -> Measured:
     """The means of what the processes measured."""
 
     def mean(name: str) -> float:
@@ -131,28 +136,15 @@ def _joined(
 
     training = {}
     for stage in sample.stages:
-        parts = [one["training"][stage.label] for one in found if stage.label in one.get("training", {})]
-        rate = {key: statistics.fmean(vars(part)[key] for part in parts) for key in vars(parts[0])}
-        training[stage.label] = StageRate(**rate)
+        paces = [one["training"][stage.label] for one in found if stage.label in one.get("training", {})]
+        training[stage.label] = Pace(*(statistics.fmean(column) for column in zip(*paces, strict=True)))
     machine = describe_machine(sample.threads)
     source = (
-        f"measured in {len(found)} processes at once on {machine['cores']} cores of {machine['cpu']}, "
-        f"load {machine['load']}, {time.strftime('%Y-%m-%d')}"
+        f"measured now, in {len(found)} processes at once on {machine['cores']} cores of {machine['cpu']}, "
+        f"load {machine['load']}"
     )
-    return Rates(
-        cpus=cpus,
-        gpus=gpus,
-        start_s=mean("start_s"),
-        load_s=mean("load_s"),
-        embedding=mean("embedding"),
-        encoding=mean("encoding"),
-        tested_student=mean("tested_student"),
-        tested_teacher=mean("tested_teacher"),
-        training=training,
-        process_mb=mean("process_mb"),
-        teacher=teacher,
-        source=source,
-    )
+    load_s = mean("start_s") + mean("load_s")
+    return Measured(mean("embedding"), load_s, mean("encoding"), training, source)
 
 
 def _ready(barrier: Any, began: float, logs: str) -> None:
@@ -169,7 +161,7 @@ _start_s = 0.0
 
 def _measured(sample: Sample, embeds: bool, trains: bool) -> dict[str, Any]:
     """Measure in this process, each part at the same time as the others."""
-    found: dict[str, Any] = {"start_s": _start_s, "process_mb": _memory_mb()}
+    found: dict[str, Any] = {"start_s": _start_s}
     share = sample.seconds / (2 + len(sample.stages)) / 1.5
     _barrier.wait(_LATE_S)
     if embeds and sample.store is not None:
@@ -179,19 +171,9 @@ def _measured(sample: Sample, embeds: bool, trains: bool) -> dict[str, Any]:
     if trains:
         torch.set_num_threads(sample.threads)
         found["training"] = {stage.label: _training(sample, stage, share) for stage in sample.stages}
-    _barrier.wait(_LATE_S)
     if trains and sample.stages:
-        found["encoding"] = _encoding(sample, sample.stages[-1], share / 2, sample.stages[-1].autocast)
-    if _barrier.wait(_LATE_S) == 0 and sample.tests:  # One process goes on alone, as the driver does.
-        torch.set_num_threads(sample.cpus)
-        found["tested_student"] = _encoding(sample, sample.stages[-1], share / 3, "float32")
-        if sample.store is not None:
-            found["tested_teacher"] = _teacher_tested(sample, sample.store, share / 3)
+        found["encoding"] = _encoding(sample, sample.stages[-1], share / 2)
     return found
-
-
-def _memory_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
 def _embedding(sample: Sample, store: Store, seconds: float) -> dict[str, float]:
@@ -224,20 +206,10 @@ def _rate(run: Any, seconds: float) -> float:
             return float(amount / passed)
 
 
-def _teacher_tested(sample: Sample, store: Store, seconds: float) -> float:
-    """Tokens per second of the teacher as the test of a sweep runs it."""
-    assert isinstance(store.teacher, Model), "others are not run"
-    local = on_this_machine(store.teacher)
-    encoder = TeacherEncoder(local, store.max_length, sample.device)
-    texts = sample_of(sample.workspace, store.texts, _TEXTS // 4)[1]
-    tokens = len(FastTokenizer(Path(local.path), store.max_length)(texts)[0])
-    return _encoded(encoder, texts, tokens, seconds)
-
-
-def _encoding(sample: Sample, stage: Stage, seconds: float, compute: str) -> float:
+def _encoding(sample: Sample, stage: Stage, seconds: float) -> float:
     """Tokens per second that the student of a stage encodes, as its evaluations do."""
     student = build_student(stage)
-    encoder = encoder_of(student, stage.max_length, compute, sample.device, stage.prompts)
+    encoder = encoder_of(student, stage.max_length, stage.autocast, sample.device, stage.prompts)
     texts = sample_of(sample.workspace, next(iter(stage.examples.columns.values())), _TEXTS)[1]
     tokenizer = FastTokenizer(Path(tokenizer_of(stage).path), stage.max_length)
     tokens = len(tokenizer(texts)[0])
@@ -257,7 +229,7 @@ def _encoded(encoder: Any, texts: Sequence[str], tokens: int, seconds: float) ->
     return _rate(once, seconds)
 
 
-def _training(sample: Sample, stage: Stage, seconds: float) -> StageRate:
+def _training(sample: Sample, stage: Stage, seconds: float) -> Pace:
     """Take some steps of a stage in the real loop."""
     batch = _batch_of(sample, stage)
     short = replace(
@@ -273,12 +245,11 @@ def _training(sample: Sample, stage: Stage, seconds: float) -> StageRate:
         shard_window=0,
     )
     with tempfile.TemporaryDirectory(prefix="stillhouse-") as folder:
-        began, ended = time.time(), [0.0]
+        began = time.time()
         table = _stand_in(sample, stage)
         log = Path(folder) / NAME
 
         def over() -> bool:
-            ended[0] = time.time()
             lines = list(read_lines(log))
             return bool(lines) and lines[-1]["step"] > _LEAST_STEPS and time.time() - began > seconds
 
@@ -286,19 +257,9 @@ def _training(sample: Sample, stage: Stage, seconds: float) -> StageRate:
             fit(short, table, Path(folder), device=sample.device, stop_requested=over, checkpoint_seconds=1e9)
         except Interrupted:
             pass
-        saved = time.time()
-        steps = [(line["examples"], line["time"]) for line in read_lines(log) if "loss" in line["metrics"]]
-        paces = [(b - a) / (later - at) for (a, at), (b, later) in itertools.pairwise(steps)]
-        pace = statistics.median(paces)
-        last = max(ended[0], steps[-1][1])
-    module = build_module(short, table.teacher_dim, None)
-    weights = sum(
-        value.numel() * value.element_size()
-        for part in (module.student, module.objective)
-        for value in part.state_dict().values()
-    )
-    first = steps[0][0] / pace
-    return StageRate(pace, max(0.0, steps[0][1] - began - first), max(0.0, saved - last), weights / 1e6)
+        pace = pace_of(course_of(read_lines(log), began=began))
+    assert pace is not None, "it took some steps"
+    return pace
 
 
 def _batch_of(sample: Sample, stage: Stage) -> int:
@@ -353,7 +314,7 @@ def _shapes(
         elif isinstance(origin, Recorded | Scored) and not workspace.finished(part):
             raise BadInput(
                 f"the examples {part.label} must be recorded before their stage can be measured: they come "
-                "with what a teacher says of them. Train once, or give --rates FILE."
+                "with what a teacher says of them. Train once."
             )
         elif workspace.finished(part):
             given = {name: ids.shape[1:] for name, ids in open_rows(workspace, part).items()}

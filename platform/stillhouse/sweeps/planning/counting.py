@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.corpora.reading.corpus import hub_name, list_files
-from stillhouse.corpora.tables import count_rows, open_texts, sample_of, shard_count
-from stillhouse.evaluation.cost import CHUNKS, TEXTS
+from stillhouse.corpora.tables import count_rows, open_texts, sample_of
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
@@ -23,14 +22,13 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Preparation, Prepared
 from stillhouse.experiments.unread import Unread
-from stillhouse.sweeps.planning.arithmetic import StageWork, TableWork
 from stillhouse.teachers.loading import tokenizer_of
 from stillhouse.teachers.weights import on_this_machine
 from stillhouse.training.table import student_reader
 from stillhouse.values.data import Collection, Examples, Mined, Model, Store, TextTable, TokenTable, stores_in
 from stillhouse.values.data import Teacher as AnyTeacher
 from stillhouse.values.setting import Setting
-from stillhouse.values.stage import DevSuite, Stage, TestSuite
+from stillhouse.values.stage import DevSuite, Stage
 
 SAMPLE = 20_000
 """Texts that are read of a large corpus."""
@@ -174,20 +172,35 @@ def _smaller(source: Sentences, folder: Path) -> tuple[dict[str, Any], float]:
     return {"sentences.corpus": str(place), "sentences.count": None}, times
 
 
-def tables_to_embed(known: Counted, workspace: Workspace) -> list[tuple[Store, TableWork]]:
-    """The stores that are not finished, with what the teacher does for each."""
+@dataclass(frozen=True)
+class TextCount:
+    """Texts that a command reads.
+
+    Attributes:
+        label: Name of the table.
+        what: Whose tokens were counted: the teacher's or the student's.
+        rows: Number of texts.
+        tokens: Number of tokens.
+    """
+
+    label: str
+    what: str
+    rows: int
+    tokens: int
+
+
+def tables_to_embed(known: Counted, workspace: Workspace) -> list[tuple[Store, TextCount]]:
+    """The stores that are not finished, with the texts of each and the teacher's tokens."""
     found = []
     for store in known.stores:
         if known.workspace is workspace and workspace.finished(store):
             continue
-        rows, tokens = known.rows(store.texts), 0.0
+        tokens = 0.0
         if isinstance(store.teacher, Model):
             local = on_this_machine(store.teacher)
             tokens = known.tokens(store.texts, local, store.max_length, store.prompt)
-        shards = len(read_manifest(known.workspace.path(store.texts))["shards"])
-        if known.times(store.texts) != 1.0:
-            shards = shard_count(rows)
-        found.append((store, TableWork(store.label, rows, round(tokens), max(1, shards))))
+        count = TextCount(store.label, "teacher", known.rows(store.texts), round(tokens))
+        found.append((store, count))
     return found
 
 
@@ -205,15 +218,7 @@ def token_tables(known: Counted, stages: Sequence[Stage]) -> list[tuple[TokenTab
     return found
 
 
-def stage_work(stage: Stage) -> StageWork:
-    """What a stage does."""
-    evaluations = 1
-    if stage.dev is not None and stage.evaluate_every:
-        evaluations = -(-stage.examples_seen // stage.evaluate_every)
-    return StageWork(stage.label, stage.examples_seen, evaluations)
-
-
-def suite_tokens(known: Counted, suite: DevSuite | TestSuite, stage: Stage) -> int:
+def suite_tokens(known: Counted, suite: DevSuite, stage: Stage) -> int:
     """Tokens that the student of a stage encodes for a suite; evaluators of other texts count nothing."""
     model = tokenizer_of(stage)
     total = 0.0
@@ -237,13 +242,6 @@ def _read_by(value: Any, pairs: int | None) -> Iterator[tuple[TextTable, int | N
         yield from ((table, None) for table in value.columns.values())
     elif isinstance(value, Store):
         yield value.texts, pairs
-
-
-def speed_tokens(stage: Stage) -> int:
-    """Tokens that are encoded to measure the speed of a model (`evaluation.cost`)."""
-    texts = TEXTS * 8
-    ids, _ = FastTokenizer(Path(tokenizer_of(stage).path), stage.max_length)(list(texts))
-    return round(len(ids) * len(CHUNKS) * 6)
 
 
 def with_rows(setting: Setting, known: Counted) -> Setting:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from stillhouse.core.artifacts import MANIFEST, Workspace, read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical
+from stillhouse.core.notes import STAGE_NOTE
 from stillhouse.training.metrics_log import NAME, Beat, read_beat, read_lines
 from stillhouse.training.worker_mailbox import mailbox_of
 from stillhouse.values.stage import Stage
@@ -216,7 +217,7 @@ _LONG_SETUP_S = 120.0
 
 def course_in(folder: Path) -> Course:
     """Read how far the stage of a folder is."""
-    plan = folder / "plan.json"
+    plan = folder / STAGE_NOTE
     began = plan.stat().st_mtime if plan.exists() else None
     return course_of(read_lines(folder / NAME), read_beat(folder), began=began)
 

@@ -35,8 +35,8 @@ class Rule(Protocol):
 class SchedulerModule(Protocol):
     """The contract of a scheduler's module.
 
-    ``RUNGS``: shares of the budget at which a trial may be stopped. ``CONTINUES``: expected share of trials that
-    continue past one. Estimates of time read both; without rungs no early end is expected.
+    ``RUNGS`` are the shares of the budget at which a trial may be stopped, and ``CONTINUES`` is the expected
+    share of trials that continue past one. Estimates of time read both; without rungs no early end is expected.
     """
 
     RUNGS: tuple[float, ...]

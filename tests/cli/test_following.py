@@ -85,21 +85,22 @@ def test_commands_after_a_sweep_take_its_experiment(
         assert "as sweep ibkd: 16 tokens, 1 negative" in said and "kept " in said
     assert stillhouse.evaluate("ibkd", root="runs") == dev
     for words in (
-        ["doctor", "ibkd"],
-        ["train", "ibkd", "--local"],
-        ["train", "mse", "--like", "ibkd", "--local"],
+        ["doctor", "ibkd", "--set", "distil_batch_size=32"],
+        ["train", "ibkd", "--local", "--set", "distil_batch_size=32"],
+        ["train", "mse", "--like", "ibkd", "--local", "--set", "batch_size=32"],
         ["plan", "ibkd", "--trials", "40"],
         ["evaluate", "ibkd", "--final"],
         ["export", "ibkd", "exported"],
         ["evaluate", "exported", "--suite", "cost", "--against", "ibkd"],
     ):
-        assert main([*words, "--root", "runs"]) == 0, (words, capsys.readouterr().err)
+        found_errors = words[0] == "doctor"  # The tiny teacher was never trained.
+        assert main([*words, "--root", "runs"]) == found_errors, (words, capsys.readouterr().err)
         printed = capsys.readouterr()
         assert "no vectors of this teacher are stored yet" not in printed.out + printed.err
         follows = words[0] in ("doctor", "train", "plan") or "--final" in words
         assert ("as sweep ibkd" in printed.out) == follows
     assert embedded == []
-    assert main(["sweep", "ibkd", "--root", "runs", "--seed", "5", "--sampler", "qmc"]) == 2
-    assert "search of sweep 'ibkd' differs: sampler random → qmc, seed 0 → 5" in capsys.readouterr().err
+    assert main(["sweep", "ibkd", "--root", "runs", "--seed", "5", "--sampler", "tpe"]) == 2
+    assert "search of sweep 'ibkd' differs: sampler random → tpe, seed 0 → 5" in capsys.readouterr().err
     more = run_job(swept, ray_folder, "jobs/sweep.py", "ibkd", "--trials", "3")
     assert "as sweep ibkd" in more and len(json.loads((swept / "report.json").read_text())["trials"]) == 3

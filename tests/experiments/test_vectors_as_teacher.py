@@ -151,7 +151,7 @@ def test_the_teacher_is_measured_where_the_files_have_the_texts(
     suites: tuple[DevSuite | TestSuite, ...] = (prepared.setting.dev, prepared.test)
     for suite in suites:
         capsys.readouterr()
-        figures = figures_of(suite, encoder, workspace)
+        figures, _ = figures_of(suite, encoder, workspace)
         assert list(figures) == ["agreement_spearman_cosine"] and figures["agreement_spearman_cosine"] > 0.999
         assert "the teacher has no figures of STS: every text must have a vector" in capsys.readouterr().err
 

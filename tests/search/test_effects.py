@@ -60,7 +60,11 @@ def test_what_acts_only_with_another_value_is_not_without_effect(context: Contex
 
 def test_what_changes_no_plan_is_not_searched(context: Context, capsys: pytest.CaptureFixture[str]) -> None:
     alone = dataclasses.replace(context, setting=dataclasses.replace(context.setting, finetune_budget=0))
-    domains = {"beta1": Float(0.1, 2.0), "beta2": Float(0.1, 2.0), "finetune_learning_rate": Float(1e-5, 1e-3)}
+    domains = {
+        "beta1": Float(0.1, 2.0),
+        "beta2": Float(0.1, 2.0),
+        "finetune_learning_rate": Float(1e-5, 1e-3),
+    }
     first = {"beta1": 1.0, "beta2": 0.5, "finetune_learning_rate": 1e-4}
     space = Space("ibkd", domains, fixed=FIXED, first=first)
     assert without_idle(context, space) is space and not capsys.readouterr().err

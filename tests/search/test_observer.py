@@ -47,9 +47,7 @@ class RecordingTracker:
     def metrics(self, key: Key, rows: Any) -> None:
         self.steps.setdefault(key, []).extend(row.step for row in rows)
 
-    def finish(
-        self, key: Key, state: str = "finished", reason: str = "", at: float | None = None
-    ) -> None:
+    def finish(self, key: Key, state: str = "finished", reason: str = "", at: float | None = None) -> None:
         self.ended[key] = state
 
     def close(self, seconds: float = 10.0) -> str:

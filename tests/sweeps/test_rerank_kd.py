@@ -27,7 +27,7 @@ from stillhouse.experiments.preparation import prepare
 from stillhouse.methods import check_needs, hyper_parameters, load_method, rerank_kd, with_defaults
 from stillhouse.search.trial import Context
 from stillhouse.sweeps.checks import check_plans
-from stillhouse.sweeps.contenders import Champion, Contenders
+from stillhouse.sweeps.contenders import Candidate, Contenders
 from stillhouse.sweeps.export import export_stage
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training import pair_scores
@@ -291,7 +291,7 @@ def test_the_teacher_of_the_comparison_is_the_one_that_embeds(context: Context, 
     folder = run(stage, home, where=WHERE)
     record: Any = None
     prepared: Any = SimpleNamespace(setting=context.setting.having(Claims, None))
-    contenders = Contenders(Champion(record, stage, folder), None, prepared, "cpu")
+    contenders = Contenders(Candidate(record, stage, folder), None, prepared, "cpu")
     teacher, _ = contenders.encoders(home)["teacher"]
     assert np.asarray(teacher.encode(["a cat"])).shape == (1, context.setting.teacher_dim)
 

@@ -119,9 +119,8 @@ def deliver(
         return {**no_models, "trials": trials, "front": [], "stages": stages, **findings.report()}
     again = refits()
     best = chosen_student(trial, again, context.quality)
-    contenders = Contenders(
-        best, baseline.best(), prepared, context.where.device, trial if best.record.refit else None
-    )
+    before = trial if best.record.refit else None
+    contenders = Contenders(best, baseline.best(), prepared, context.where.device, before)
     if contenders.baseline is None:
         say("no baseline: it diverged with each of its learning rates.")
     tested = _tested(contenders, workspace, folder, observer, room)
@@ -132,7 +131,7 @@ def deliver(
     for each in tested.values():
         each.pop("items", None)
     remarks = [
-        *refit_remark(best.record, contenders.trial and contenders.trial.record, context.quality),
+        *refit_remark(best.record, before.record if before else None, context.quality),
         *remarks_on(verdict, prepared.facts),
     ]
     export, parity = _export(name, context, contenders, tested, folder, room, verdict.sentences())

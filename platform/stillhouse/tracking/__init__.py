@@ -134,9 +134,7 @@ class Tracker(Protocol):
         """Register an exported student under ``name``; returns its version, or None if not known yet."""
         ...
 
-    def finish(
-        self, key: Key, state: str = "finished", reason: str = "", at: float | None = None
-    ) -> None:
+    def finish(self, key: Key, state: str = "finished", reason: str = "", at: float | None = None) -> None:
         """End a run as ``finished``, ``stopped early``, ``failed`` or ``interrupted``, ``at`` a time or now."""
         ...
 

@@ -173,9 +173,7 @@ class MLflowTracker:
         )
         return self._wait_for_version(name, weights, self.journal.size)
 
-    def finish(
-        self, key: Key, state: str = "finished", reason: str = "", at: float | None = None
-    ) -> None:
+    def finish(self, key: Key, state: str = "finished", reason: str = "", at: float | None = None) -> None:
         """End a run."""
         assert state in ENDED, state
         self._append(do="state", key=key, state=state, reason=reason, **_time(at))

@@ -24,6 +24,7 @@ def corpus(folder: Path) -> Path:
     return path
 
 
+SELECTS = "agreement_spearman_cosine"
 STATIC = ["--student-kind", "static", "--set", "student.dim=16", "--set", "batch_size=16"]
 RECURRENT = ["--student-kind", "recurrent", "--set", "student.unit=2", "--set", "student.bottleneck=8"]
 
@@ -80,6 +81,28 @@ def figures(arguments: list[str], report: Path) -> dict[str, float]:
     assert main([*arguments, "--json", str(report)]) == 0
     read: dict[str, float] = json.loads(report.read_text())["metrics"]
     return read
+
+
+def test_the_figures_before_and_after_training_are_those_of_evaluate(
+    train: Callable[..., dict[str, Any]], flags: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    low = ["--set", "batch_size=16", "--compute", "bfloat16"]
+    kept = Path(flags[1]) / "figures"
+    before = set(kept.glob("*.json"))
+    report = train("mse", *low)
+    manifest = json.loads((Path(report["folder"]) / "manifest.json").read_text())
+    assert manifest["start"] == report["start"]
+    printed = capfd.readouterr()
+    assert f"{report['start'][SELECTS]:.4f} before training" in printed.out
+    measured = figures(["evaluate", report["folder"], *flags, *low[2:]], tmp_path / "e.json")
+    assert measured == {name: report["metrics"][name] for name in measured}
+    assert (measured[SELECTS] < report["start"][SELECTS]) == ("worse than before training" in printed.err)
+    other = train("mse", *low, "--set", "learning_rate=0.003")
+    assert other["start"] == report["start"] and other["folder"] != report["folder"]
+    worse = other["metrics"][SELECTS] < other["start"][SELECTS]
+    assert worse == (f"worse than before training: {SELECTS}" in capfd.readouterr().err)
+    assert worse or measured[SELECTS] < report["start"][SELECTS], "one of them shows it"
+    assert len(set(kept.glob("*.json")) - before) == 3, "one student at the start, two at the end"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Dev figures in full precision, as `evaluate` measures them, of the students a plan starts from and hands over.
+"""Dev figures, as `evaluate` measures them, of the student that a plan starts from and the one it hands over.
 
 Each is measured once and kept in the workspace, under what it was measured of: trials that start from one
 student share its figures. The evaluations in between have the precision of the training.

@@ -135,7 +135,7 @@ class Tracker(Protocol):
         ...
 
     def finish(self, key: Key, state: str = "finished", reason: str = "", at: float | None = None) -> None:
-        """End a run as ``finished``, ``stopped early``, ``failed`` or ``interrupted``, ``at`` a time or now."""
+        """End a run as ``finished``, ``stopped early``, ``failed`` or ``interrupted``, ``at`` a time."""
         ...
 
     def close(self, seconds: float = 30.0) -> str:

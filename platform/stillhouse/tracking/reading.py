@@ -117,7 +117,7 @@ def read_runs(uri: str, *, experiment: str = "", runs: Iterable[str] = ()) -> li
 
 
 def where_to_look(uri: str, sweep: str) -> str:
-    """Say how the trials of a sweep are seen in a browser, sorted: the command, if one is needed, and the page.
+    """Say where a browser shows the trials of a sweep, sorted: the page, and the command if one is needed.
 
     Args:
         uri: Where MLflow keeps its runs.

@@ -7,6 +7,7 @@ READY := $(VENV)/.ready-$(FAISS)
 TOOLS := $(VENV)/.ready-dev
 DOCS := $(VENV)/.ready-docs
 CLUSTERS := $(VENV)/.ready-clusters
+MUTMUT := $(VENV)/.ready-mutmut
 PEERS := .venv-peers
 AUDIT := .venv-audit
 SKY := .venv-sky
@@ -31,7 +32,7 @@ test-long: $(TOOLS) ## the other tests: more sweeps on Ray, one killed in every 
 cluster-test: $(CLUSTERS) $(SKY)/.ready ## clusters/ against a simulated AWS, Google Cloud and Kubernetes; clusters that grow, shrink, share no disk, are lost
 	$(BIN)/python -m pytest tests/clusters $(ARGS)
 
-mutants: $(TOOLS) ## make deliberate mistakes one at a time in a copy, and name those that no test notices
+mutants: $(MUTMUT) ## make deliberate mistakes one at a time in a copy, and name those that no test notices; mutmut's too: hours
 	$(BIN)/python tests/mutants/run_mutants.py $(ARGS)
 
 faults: $(TOOLS) ## inject faults into real commands and write docs/faults.md (at most 45 minutes); ARGS=--quick for ten minutes of it
@@ -123,6 +124,10 @@ $(TOOLS): $(READY)
 $(CLUSTERS): $(TOOLS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 	    --editable '.[$(FAISS),cluster-test]'
+	touch $@
+
+$(MUTMUT): $(TOOLS)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt 'mutmut>=3.8,<3.9'
 	touch $@
 
 # SkyPilot wants click below 8.2 and uvicorn below 0.36, which are older than those of constraints.txt.

@@ -9,6 +9,7 @@ from pathlib import Path
 from injection import Result
 from scenarios import SAME
 
+from stillhouse import __version__
 from stillhouse.core.machine import describe_machine
 from stillhouse.reports.layout import markdown_table
 
@@ -75,7 +76,7 @@ def write_page(
     today = datetime.datetime.now(datetime.UTC).date()
     parts.append(
         f"**{done}** Seed {seed}, {seconds / 60:.0f} minutes on {machine['cores']} cores of "
-        f"{machine['cpu']}, Python {platform.python_version()}, {today}; "
+        f"{machine['cpu']}, Python {platform.python_version()}, Stillhouse {__version__}, {today}; "
         f"commit of {commit_date(path.parent.parent)}. "
         f'`make faults ARGS="--seed {seed}"` injects the same faults again.\n'
     )

@@ -1,5 +1,6 @@
 """Fixtures for all tests: a workspace, and tiny models that are cheap to run."""
 
+import collections
 import functools
 import os
 import shutil
@@ -32,6 +33,17 @@ def starts_ray(file: str) -> bool:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put tests that start Ray first, so that one process runs them while the others do the rest."""
     items.sort(key=lambda item: not starts_ray(item.nodeid.partition("::")[0]))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say what was skipped, by reason."""
+    reasons = collections.Counter(
+        report.longrepr[2].removeprefix("Skipped: ")
+        for report in terminalreporter.stats.get("skipped", [])
+        if isinstance(report.longrepr, tuple)
+    )
+    for reason, number in reasons.most_common():
+        terminalreporter.write_line(f"skipped {number}: {reason}")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -61,7 +61,6 @@ def test_every_suite_is_in_ci_or_on_the_page_of_releases() -> None:
 
 
 def test_the_page_of_releases_is_of_this_version(release: ModuleType) -> None:
-    assert f"Version {VERSION}." in (ROOT / "docs" / "release.md").read_text()
     for suite, (version, *results) in rows().items():
         ran = version.startswith(VERSION) and all(results)
         assert ran or (version == release.NOT_RUN and not any(results)), suite

@@ -13,6 +13,7 @@ from types import ModuleType
 
 import pytest
 
+from stillhouse import __version__
 from stillhouse.cli.main import parser
 from stillhouse.experiments.fields import experiment_of, fields
 from stillhouse.methods import known_methods, load_method
@@ -219,6 +220,14 @@ def test_the_picture_shows_the_numbers_in_the_text() -> None:
             parts = averages.get(value, (value,))
             assert float(value) == pytest.approx(sum(map(float, parts)) / len(parts), abs=0.006)
             assert all(part in measured for part in parts), f"{value} is not in docs/evaluation.md"
+
+
+@pytest.mark.parametrize("page", ["results", "one_sweep", "benchmarks", "faults", "release"])
+def test_a_page_of_measurements_is_of_this_version_or_says_that_it_is_not(page: str) -> None:
+    text = (DOCS / f"{page}.md").read_text()
+    measured = re.search(r"\b[Ss]tillhouse (\d+\.\d+\.\d+)\b", text)
+    assert measured, "a page of measurements names the version that was measured, as in Stillhouse 1.2.3"
+    assert measured[1] == __version__ or f"Not yet run on {__version__}." in text
 
 
 def test_the_rooms_are_those_of_the_layers() -> None:

@@ -1,6 +1,8 @@
 """A deliberate mistake: a piece of a file, what it becomes, and the tests that must notice."""
 
 import ast
+import shutil
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,3 +65,14 @@ def mistakes(file: str, tests: str, *changes: tuple[str, str, str]) -> list[Muta
     path = file if file.startswith("search_spaces/") else f"platform/stillhouse/{file}"
     chosen = tuple(f"tests/{test}" for test in tests.split())
     return [Mutant(path, old, new, reason, chosen) for old, new, reason in changes]
+
+
+def copied(repository: Path, copy: Path) -> Path:
+    """Copy what git knows of a repository or would add to it."""
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    names = subprocess.run(listed, cwd=repository, check=True, capture_output=True).stdout.decode()
+    for name in filter(None, names.split("\0")):
+        if (repository / name).is_file():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(repository / name, copy / name)
+    return copy

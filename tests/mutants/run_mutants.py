@@ -1,12 +1,13 @@
 """Make deliberate mistakes one at a time in a copy of the repository, and tell which of them no test notices.
 
-    make mutants                      all of them, two at a time
-    make mutants ARGS="--only ckd"    those whose file or reason has these words
-    make mutants ARGS=--list          what there is
+    make mutants                           all of them, two at a time, then those that mutmut makes: hours
+    make mutants ARGS="--only losses/hsic" those whose file or reason has these words
+    make mutants ARGS=--list               what there is, without mutmut's
 
 A mistake is killed if one of the tests that `mutant_table.py` names for it fails. It survives if they pass.
 If they cannot be collected, or take longer than the limit, nothing was found out, which counts as surviving.
-All the tests are first run without any mistake. The exit status is 1 unless every mistake was killed.
+All the tests are first run without any mistake. The exit status is 1 unless every mistake of the table was
+killed; some of mutmut's change nothing that a test could notice.
 """
 
 import argparse
@@ -15,7 +16,6 @@ import itertools
 import os
 import queue
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -26,7 +26,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from mutant import REPOSITORY, Mutant  # type: ignore[import-not-found]
+import run_mutmut  # type: ignore[import-not-found]
+from mutant import REPOSITORY, Mutant, copied  # type: ignore[import-not-found]
 from mutant_table import MUTANTS  # type: ignore[import-not-found]
 
 LIMIT = 300
@@ -55,12 +56,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.list:
         print("\n".join(f"{mutant.name}  [{' '.join(mutant.tests)}]" for mutant in chosen))
         return 0
-    return run(chosen, REPOSITORY, workers=options.workers, limit=options.limit, check=not options.no_check)
+    alive = run(chosen, REPOSITORY, workers=options.workers, limit=options.limit, check=not options.no_check)
+    if alive is None:
+        return 2
+    killed, survived = run_mutmut.run(REPOSITORY, options.only, options.workers)
+    print(f"mutmut: {killed} killed, {survived} not")
+    print(f"{killed + len(chosen) - len(alive)} passed, {survived + len(alive)} failed")
+    return int(bool(alive))
 
 
 def run(
     mutants: Sequence[Mutant], repository: Path, *, workers: int = 2, limit: float = LIMIT, check: bool = True
-) -> int:
+) -> list[Mutant] | None:
     """Run mutants in copies of a repository.
 
     Args:
@@ -71,29 +78,27 @@ def run(
         check: First run all of their tests without a mistake.
 
     Returns:
-        0 if every mistake was killed, else 1; 2 if the tests fail without one, or there is none.
+        Those that were not killed; None if the tests fail without any mistake.
     """
     if not mutants:
-        print("no such mistake; --list prints them all")
-        return 2
+        return []
     for mutant in mutants:
         mutant.applied(repository)
     start = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copies: queue.Queue[Path] = queue.Queue()
         for number in range(workers):
-            copies.put(_copied(repository, Path(folder) / str(number)))
+            copies.put(copied(repository, Path(folder) / str(number)))
         with ThreadPoolExecutor(workers) as pool:
             if check and not _passes(mutants, copies, pool, workers):
-                return 2
+                return None
             outcomes = _outcomes(mutants, copies, pool, limit)
     minutes = (time.perf_counter() - start) / 60
     alive = [mutant for mutant, outcome in zip(mutants, outcomes, strict=True) if outcome.verdict != "killed"]
-    killed = len(mutants) - len(alive)
-    print(f"\n{killed} passed, {len(alive)} failed in {minutes:.1f} minutes")
+    print(f"\n{len(mutants)} mistakes, {len(alive)} of them not killed; {minutes:.1f} minutes")
     for mutant in alive:
         print(f"  not killed: {mutant.name}")
-    return 1 if alive else 0
+    return alive
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -108,17 +113,6 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--no-check", action="store_true", help="do not run the tests without a mistake first"
     )
     return parser.parse_args(arguments)
-
-
-def _copied(repository: Path, copy: Path) -> Path:
-    """Copy what git knows or would add."""
-    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
-    names = subprocess.run(listed, cwd=repository, check=True, capture_output=True).stdout.decode()
-    for name in filter(None, names.split("\0")):
-        if (repository / name).is_file():
-            (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(repository / name, copy / name)
-    return copy
 
 
 def _passes(

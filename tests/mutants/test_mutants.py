@@ -1,7 +1,6 @@
 """The table of deliberate mistakes stays applicable, and the script tells the killed from the surviving."""
 
 import subprocess
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,8 @@ def test_every_mistake_can_be_made_and_its_tests_exist() -> None:
             assert f"def {name}" in (REPOSITORY / file).read_text(), (mutant.name, test)
 
 
-def test_they_are_many_in_every_room_and_each_is_there_once() -> None:
-    rooms = Counter(mutant.file.removeprefix("platform/stillhouse/").split("/")[0] for mutant in MUTANTS)
-    assert len(MUTANTS) >= 60 and len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
-    least = {"losses": 20, "objectives": 10, "methods": 20, "students": 8, "training": 15, "evaluation": 15}
-    assert all(rooms[room] >= number for room, number in least.items()), rooms
-    for room in ("examples", "corpora", "teachers", "recipes", "search", "search_spaces", "values", "core"):
-        assert rooms[room], room
+def test_they_are_few_and_each_is_there_once() -> None:
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) <= 80
 
 
 @pytest.fixture
@@ -49,7 +43,7 @@ def mistake(old: str, new: str, reason: str = "wrong") -> Mutant:
 
 @pytest.mark.long
 def test_what_a_test_notices_is_killed(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([mistake("a + b", "a - b")], repository, workers=1) == 0
+    assert run([mistake("a + b", "a - b")], repository, workers=1) == []
     assert "by tests/test_sums.py::test_add" in capsys.readouterr().out
     assert (repository / "platform" / "sums.py").read_text().count("a + b") == 1, "only the copy changes"
 
@@ -61,9 +55,9 @@ def test_what_no_test_notices_survives(repository: Path, capsys: pytest.CaptureF
         mistake("a / 2", "a / 3", "a third"),
         mistake("a + b", "b + a", "the same"),
     ]
-    assert run(mutants, repository, workers=2) == 1
+    assert run(mutants, repository, workers=2) == mutants[1:]
     output = capsys.readouterr().out
-    assert "1 passed, 2 failed" in output
+    assert "3 mistakes, 2 of them not killed" in output
     assert (
         "not killed: platform/sums.py: a third" in output
         and "not killed: platform/sums.py: the same" in output
@@ -73,9 +67,9 @@ def test_what_no_test_notices_survives(repository: Path, capsys: pytest.CaptureF
 @pytest.mark.long
 def test_what_cannot_be_tested_is_not_killed(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mutants = [mistake("def add", "def sub", "no such name"), mistake("a + b", "-1", "endless")]
-    assert run(mutants, repository, workers=1, limit=12, check=False) == 1
+    assert run(mutants, repository, workers=1, limit=12, check=False) == mutants
     output = capsys.readouterr().out
-    assert "broken" in output and "too slow" in output and "0 passed" in output
+    assert "broken" in output and "too slow" in output
 
 
 def test_a_table_that_has_rotted_and_tests_that_fail_anyway_are_refused(
@@ -85,5 +79,5 @@ def test_a_table_that_has_rotted_and_tests_that_fail_anyway_are_refused(
         with pytest.raises(ValueError, match=r"must occur once|stay readable"):
             run([mistake(old, new)], repository)
     (repository / "tests" / "test_sums.py").write_text("def test_nothing():\n    assert False\n")
-    assert run([mistake("a + b", "a - b")], repository, workers=1) == 2
+    assert run([mistake("a + b", "a - b")], repository, workers=1) is None
     assert "without any mistake" in capsys.readouterr().out

@@ -1,0 +1,219 @@
+"""The blocks of README, start page and tutorial, run as they stand, in their order, in one folder.
+
+Shell blocks have no language or `sh`; output is marked `text`. Nothing is left out but the lines below "On a
+cluster", which need one.
+"""
+
+import contextlib
+import io
+import json
+import os
+import random
+import re
+import runpy
+import shlex
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tiny_model import WORDS, write_tiny_model  # type: ignore[import-not-found]
+
+from stillhouse.cli.main import main
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("README.md", "docs/index.md", "docs/tutorial.md")
+NEEDS_A_CLUSTER = ("README.md", "On a cluster")
+"""The one section whose lines are not run: page and heading."""
+SMALL = "--teacher TINY --corpus texts.jsonl --column body --sentences 0 --labelled labelled.jsonl --pairs 0"
+REPLACED = (
+    # What runs for ever, or runs this test again, is looked at by make alone.
+    (r"^make (test|ui)$", r"make --dry-run \1"),
+    # A corpus and a teacher of minutes.
+    (r"^make sweep$", f"jobs/sweep_ibkd.py {SMALL} --trials 2 --distil-budget 256 --finetune-budget 64"),
+    (r"(?<=stillhouse )((?:doctor|plan|train) ibkd)(?! --local --corpus)", rf"\1 {SMALL}"),
+    (r"BAAI/bge-base-en-v1\.5|all-MiniLM-L6-v2", "TINY"),
+    (
+        r"stillhouse (embed|(?:train|sweep) ibkd(?: --name library)?)(.* --split-sentences)",
+        r"stillhouse \1 --teacher TINY\2",
+    ),
+    (r"Experiment\(data", 'Experiment(teacher=TeacherChoice("TINY"), data'),
+    (r"from stillhouse import Experiment", "from stillhouse import TeacherChoice, Experiment"),
+    (r"'\[0,2,4\]'", "'[0,2]'"),
+    # Smaller budgets.
+    (r"(--trials) (?:40|4)\b", r"\1 2"),
+    (r"(--distil-budget) \d+", r"\1 256"),
+    (r"(--finetune-budget) \d+", r"\1 64"),
+    (r'library\.glob\("\*\.py"\)', 'library.glob("[a-c]*.py")'),
+    # Names that are fingerprints: the stage that the last training printed.
+    (r"runs/stages/finetune-[0-9a-f]{16}", "STAGE"),
+)
+"""What stands for which words of the pages, in this order."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of a page.
+
+    Attributes:
+        place: Page, heading and number within the page.
+        python: Python rather than shell.
+        text: What stands there.
+    """
+
+    place: str
+    python: bool
+    text: str
+
+
+def blocks(page: str, text: str) -> Iterator[Block]:
+    """Yield the blocks that a reader runs; a block of a language that is not known is an error."""
+    heading, fence, found = "", "", []
+    for line in text.splitlines():
+        if fence and line.strip() == "```":
+            if fence != "text" and (page, heading) != NEEDS_A_CLUSTER:
+                assert fence in ("sh", "python"), f"{page}: a block is shell, python or text, not {fence}"
+                yield Block(f"{page}, {heading}: {found[0]}", fence == "python", "\n".join(found) + "\n")
+            fence = ""
+        elif fence:
+            found.append(line)
+        elif line.startswith("```"):
+            fence, found = line[3:].strip() or "sh", []
+        elif line.startswith("#"):
+            heading = line.lstrip("# ")
+
+
+def lines_of(shell: str) -> list[str]:
+    """Return the commands of a shell block, without comments."""
+    joined = re.sub(r"\\\n\s*", "", shell).splitlines()
+    return [line for each in joined if (line := re.sub(r"\s+#.*", "", each).strip())]
+
+
+def replaced(text: str, words: dict[str, str]) -> str:
+    """Return a line or a Python block with small values."""
+    for pattern, by in REPLACED:
+        text = re.sub(pattern, by, text, flags=re.MULTILINE)
+    for word, value in words.items():
+        text = re.sub(rf"\b{word}\b", value, text)
+    return text
+
+
+def forked(work: Callable[[], int | None], printed: Path) -> int:
+    """Do a piece of work in a child that has imported everything, and return its exit code."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        with printed.open("w") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+            sys.stdout = sys.stderr = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), write_through=True)
+            try:
+                code = int(work() or 0)
+            except SystemExit as error:
+                code = error.code if isinstance(error.code, int) else int(error.code is not None)
+            except BaseException:
+                traceback.print_exc()
+            with contextlib.suppress(BaseException):
+                sys.stdout.flush()
+        os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def command(line: str) -> Callable[[], int | None]:
+    """Return what a line of a shell block does.
+
+    Raises:
+        AssertionError: The line begins with a program that this test cannot run.
+    """
+    program, *arguments = shlex.split(line)
+    match Path(program).name:
+        case "stillhouse":
+            return lambda: main(arguments)
+        case "make":
+            words = ["make", "-C", str(ROOT), *arguments]
+            return lambda: os.execvp("make", words)
+        case "sweep_ibkd.py":
+            return lambda: script(ROOT / "jobs" / "sweep_ibkd.py", arguments)
+    raise AssertionError(f"this test cannot run `{line}`")
+
+
+def script(path: Path, arguments: list[str]) -> None:
+    """Run a Python file as a program."""
+    sys.argv = [str(path), *arguments]
+    runpy.run_path(str(path), run_name="__main__")
+
+
+def write_texts(folder: Path) -> None:
+    """Write a corpus, labelled pairs and published sets as the README's reader has them."""
+    chance = random.Random(0)
+
+    def text(words: int) -> str:
+        return " ".join(chance.choices(WORDS, k=words))
+
+    (folder / "texts").mkdir()
+    for name in ("texts.jsonl", "texts/some.jsonl"):
+        (folder / name).write_text("".join(json.dumps({"body": text(12)}) + "\n" for _ in range(400)))
+    pairs = [{"query": text(5), "passage": text(14)} for _ in range(120)]
+    (folder / "labelled.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    sts = folder / "published" / "sts" / "senteval" / "STSBenchmark"
+    sts.mkdir(parents=True)
+    rows = [f"g\tf\ty\t{at}\t{at % 6}.0\t{text(6)}\t{text(6)}" for at in range(24)]
+    (sts / "sts-dev.csv").write_text("\n".join(rows))
+    found = folder / "published" / "retrieval" / "small"
+    (found / "qrels").mkdir(parents=True)
+    passages = [json.dumps({"_id": f"p{at}", "title": "", "text": text(14)}) for at in range(40)]
+    queries = [json.dumps({"_id": f"q{at}", "text": text(5)}) for at in range(20)]
+    judged = ["query-id\tcorpus-id\tscore", *(f"q{at}\tp{at}\t1" for at in range(20))]
+    for name, content in (("corpus.jsonl", passages), ("queries.jsonl", queries), ("qrels/dev.tsv", judged)):
+        (found / name).write_text("\n".join(content))
+
+
+@pytest.mark.ray
+@pytest.mark.long
+def test_what_is_documented_runs(tmp_path: Path, ray_folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every block of the three pages ends with exit code 0, one after another over one workspace."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAY_TMPDIR", ray_folder)
+    monkeypatch.delenv("STILLHOUSE_ROOT", raising=False)
+    write_texts(tmp_path)
+    words = {
+        "TINY": str(write_tiny_model(tmp_path / "tiny")),
+        "DATA": "published",
+        "STAGE": "no training yet",
+    }
+    printed, ran = tmp_path / "printed.log", 0
+    for page in PAGES:
+        for block in blocks(page, (ROOT / page).read_text()):
+            texts = [block.text] if block.python else lines_of(block.text)
+            for text in texts:
+                small = replaced(text, words)
+                work = (
+                    (lambda code=small: exec(code, {"__name__": "__main__"}))
+                    if block.python
+                    else command(small)
+                )
+                code = forked(work, printed)
+                output = printed.read_text()
+                assert code == 0, f"{block.place}\n{small}\nexit code {code}\n{output[-4000:]}"
+                if stage := re.search(r"^trained: (\S+)", output, re.MULTILINE):
+                    words["STAGE"] = stage[1]
+                ran += 1
+    assert ran > 15
+
+
+def test_blocks_are_found_and_nothing_is_passed_over() -> None:
+    page = "# A\n```\nmake sweep  # now\n```\n```text\nprinted\n```\n"
+    page += "## On a cluster\n```\nray start\n```\n```python\n1\n```\n"
+    assert [(block.python, block.text) for block in blocks("p", page)] == [
+        (False, "make sweep  # now\n"),
+        (False, "ray start\n"),
+        (True, "1\n"),
+    ]
+    assert [block.text for block in blocks("README.md", page)] == ["make sweep  # now\n"]
+    with pytest.raises(AssertionError, match="not yaml"):
+        list(blocks("p", "```yaml\na: 1\n```\n"))
+    with pytest.raises(AssertionError, match="cannot run `docker run`"):
+        command("docker run")
+    assert lines_of("a b \\\n   c  # why\n\nd\n") == ["a b c", "d"]

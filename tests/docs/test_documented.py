@@ -46,7 +46,6 @@ REPLACED = (
     (r"(--trials) (?:40|4)\b", r"\1 2"),
     (r"(--distil-budget) \d+", r"\1 256"),
     (r"(--finetune-budget) \d+", r"\1 64"),
-    (r'library\.glob\("\*\.py"\)', 'library.glob("[a-c]*.py")'),
     # Names that are fingerprints: the stage that the last training printed.
     (r"runs/stages/finetune-[0-9a-f]{16}", "STAGE"),
 )
@@ -154,8 +153,8 @@ def write_texts(folder: Path) -> None:
 
     (folder / "texts").mkdir()
     for name in ("texts.jsonl", "texts/some.jsonl"):
-        (folder / name).write_text("".join(json.dumps({"body": text(12)}) + "\n" for _ in range(400)))
-    pairs = [{"query": text(5), "passage": text(14)} for _ in range(120)]
+        (folder / name).write_text("".join(json.dumps({"body": text(12)}) + "\n" for _ in range(800)))
+    pairs = [{"query": text(5), "passage": text(14)} for _ in range(700)]
     (folder / "labelled.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
     sts = folder / "published" / "sts" / "senteval" / "STSBenchmark"
     sts.mkdir(parents=True)

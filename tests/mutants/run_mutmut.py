@@ -9,22 +9,15 @@ from pathlib import Path
 
 from mutant import copied  # type: ignore[import-not-found]
 
-ARITHMETIC = (
-    "losses/*.py",
-    "objectives/*.py",
-    "methods/*.py",
-    "evaluation/metrics.py",
-    "training/sampler.py",
-    "core/identity.py",
-)
-TESTS = (
-    "tests/losses",
-    "tests/objectives",
-    "tests/methods",
-    "tests/evaluation/test_metrics.py",
-    "tests/training/test_sampler.py",
-    "tests/core/test_identity.py",
-)
+ARITHMETIC = {
+    "losses/*.py": "tests/losses",
+    "objectives/*.py": "tests/objectives tests/methods/test_golden.py tests/methods/test_golden_stages.py",
+    "methods/*.py": "tests/methods",
+    "evaluation/metrics.py": "tests/evaluation/test_metrics.py",
+    "training/sampler.py": "tests/training/test_sampler.py",
+    "core/identity.py": "tests/core/test_identity.py",
+}
+"""The files that are changed, from the package, and the tests that must notice."""
 
 
 def run(repository: Path, only: str, workers: int) -> tuple[int, int]:
@@ -39,8 +32,13 @@ def run(repository: Path, only: str, workers: int) -> tuple[int, int]:
         How many changes were killed, and how many were not.
     """
     package = repository / "platform" / "stillhouse"
-    files = sorted(path.relative_to(package) for pattern in ARITHMETIC for path in package.glob(pattern))
-    chosen = [f"src/stillhouse/{path}" for path in files if only in str(path) and path.name != "__init__.py"]
+    tests: set[str] = set()
+    chosen = []
+    for pattern, noticing in ARITHMETIC.items():
+        found = [path.relative_to(package).as_posix() for path in sorted(package.glob(pattern))]
+        changed = [f"src/stillhouse/{path}" for path in found if only in path and "__init__" not in path]
+        tests |= set(noticing.split()) if changed else set()
+        chosen += changed
     if not chosen:
         return 0, 0
     print(f"\nmutmut: {', '.join(chosen)}", flush=True)
@@ -52,7 +50,7 @@ def run(repository: Path, only: str, workers: int) -> tuple[int, int]:
         settings = (
             (copy / "pyproject.toml").read_text().replace('pythonpath = ["platform"]', 'pythonpath = ["src"]')
         )
-        (copy / "pyproject.toml").write_text(f"{settings}\n{_settings(chosen)}")
+        (copy / "pyproject.toml").write_text(f"{settings}\n{_settings(chosen, sorted(tests))}")
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": ""}
         for words in (["run", "--max-children", str(workers)], ["results"], ["export-cicd-stats"]):
             ran = subprocess.run(
@@ -65,17 +63,17 @@ def run(repository: Path, only: str, workers: int) -> tuple[int, int]:
             if words[0] == "results" or ran.returncode:
                 print("\n".join(line.rpartition("\r")[2] for line in ran.stdout.splitlines()), flush=True)
             ran.check_returncode()
-        found = json.loads((copy / "mutants" / "mutmut-cicd-stats.json").read_text())
-    killed = found["killed"] + found["timeout"] + found["segfault"]
-    return killed, found["total"] - killed
+        counts = json.loads((copy / "mutants" / "mutmut-cicd-stats.json").read_text())
+    killed = counts["killed"] + counts["timeout"] + counts["segfault"]
+    return killed, counts["total"] - killed
 
 
-def _settings(files: list[str]) -> str:
+def _settings(files: list[str], tests: list[str]) -> str:
     settings = {
         "source_paths": ["src"],
         "only_mutate": files,
         "pytest_add_cli_args": ["-m", "not long", "-p", "no:xdist"],
-        "pytest_add_cli_args_test_selection": list(TESTS),
+        "pytest_add_cli_args_test_selection": tests,
         "also_copy": ["search_spaces", "jobs", "docs", "platform"],
     }
     lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]

@@ -1,8 +1,8 @@
 """Distil a large text-embedding model into a small, fast one, and search for the best way to do it.
 
 The values of an experiment (`Experiment`, `Sentences`, `Pairs`, …) and the calls that work with them
-(`read_experiment`, `doctor`, `embed`, `train`, `sweep`, `evaluate`, `export`, `load`, `verify`) are imported
-from here. Nothing heavy is imported before it is used.
+(`distil`, `read_experiment`, `doctor`, `plan`, `embed`, `train`, `sweep`, `compare`, `evaluate`, `export`,
+`load`, `verify`) are imported from here. Nothing heavy is imported before it is used.
 """
 
 import importlib
@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stillhouse.api import (
-        Trained,
+        FromFile,
+        Place,
+        compare,
+        distil,
         doctor,
         embed,
         evaluate,
         export,
         load,
+        plan,
         read_experiment,
         sweep,
         train,
@@ -39,6 +43,8 @@ if TYPE_CHECKING:
     from stillhouse.experiments.students.transformer import TransformerChoice
     from stillhouse.experiments.teacher import TeacherChoice
     from stillhouse.preflight.finding import Finding
+    from stillhouse.reports.rows import Rows
+    from stillhouse.sweeps.results import Exported, Trained
     from stillhouse.values.mining import Mining
 
 __version__ = "0.2.0"
@@ -48,13 +54,17 @@ __all__ = [
     "Budget",
     "Claims",
     "Experiment",
+    "Exported",
     "Finding",
+    "FromFile",
     "LabelledTask",
     "Mining",
     "Pairs",
     "Parallel",
+    "Place",
     "RecurrentChoice",
     "Refit",
+    "Rows",
     "Scores",
     "SearchCollection",
     "Selection",
@@ -64,11 +74,14 @@ __all__ = [
     "Trained",
     "TransformerChoice",
     "WordVectors",
+    "compare",
+    "distil",
     "doctor",
     "embed",
     "evaluate",
     "export",
     "load",
+    "plan",
     "read_experiment",
     "sweep",
     "train",
@@ -80,6 +93,7 @@ _MODULES = {
     "Budget": "experiments.budget",
     "Claims": "experiments.kinds.claims",
     "Experiment": "experiments.experiment",
+    "Exported": "sweeps.results",
     "Finding": "preflight.finding",
     "LabelledTask": "experiments.kinds.labelled_task",
     "Mining": "values.mining",
@@ -87,22 +101,28 @@ _MODULES = {
     "Parallel": "experiments.kinds.parallel",
     "RecurrentChoice": "experiments.students.recurrent",
     "Refit": "experiments.budget",
+    "Rows": "reports.rows",
     "Scores": "experiments.kinds.scores",
     "SearchCollection": "experiments.kinds.collection",
     "Selection": "experiments.selection",
     "Sentences": "experiments.kinds.sentences",
     "StaticChoice": "experiments.students.static",
     "TeacherChoice": "experiments.teacher",
+    "Trained": "sweeps.results",
     "TransformerChoice": "experiments.students.transformer",
     "WordVectors": "experiments.kinds.word_vectors",
     **dict.fromkeys(
         (
-            "Trained",
+            "FromFile",
+            "Place",
+            "compare",
+            "distil",
             "doctor",
             "embed",
             "evaluate",
             "export",
             "load",
+            "plan",
             "read_experiment",
             "sweep",
             "train",

@@ -4,19 +4,26 @@ Each call works in a workspace, a folder in which finished steps are kept: the s
 and a call that was interrupted resumes.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from stillhouse.cluster.connection import joins
 from stillhouse.cluster.resources import Need
-from stillhouse.core.artifacts import root_folder
+from stillhouse.core.artifacts import Workspace, root_folder
 from stillhouse.core.devices import require_device, resolve_device
 from stillhouse.core.remotes import default_remote
+from stillhouse.experiments.budget import DISTIL, Budget
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.experiments.memory import in_files
+from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.experiments.students.transformer import TransformerChoice
+from stillhouse.experiments.teacher import TeacherChoice
+from stillhouse.reports.rows import Rows
+from stillhouse.sweeps.results import Exported, Trained
 from stillhouse.sweeps.session import opened_workspace, session
 from stillhouse.training.where import Where, threads_alone
 
@@ -24,44 +31,107 @@ if TYPE_CHECKING:
     from stillhouse.core.types import Encoder
     from stillhouse.experiments.preparation import Prepared
     from stillhouse.preflight.finding import Finding
+    from stillhouse.search.options import SweepOptions
     from stillhouse.sweeps.runs import Training
     from stillhouse.sweeps.verify import Checked
 
 
-@dataclass(frozen=True)
-class Trained:
-    """A trained student.
+class Place(TypedDict, total=False):
+    """Where a call works.
 
     Attributes:
-        folder: Folder of the last stage; `export` and `evaluate` take it.
-        metrics: Dev figures by name.
-        seconds: Duration of the last stage.
+        root: The workspace's folder; None takes ``$STILLHOUSE_ROOT``, else ``./runs``.
+        remote: Address of the remote that keeps the workspace for all nodes; None takes
+            ``$STILLHOUSE_REMOTE``, and an empty one has none.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
     """
 
-    folder: Path
-    metrics: Mapping[str, float]
-    seconds: float
+    root: Path | str | None
+    remote: str | None
+    device: str
+
+
+class FromFile(Place, total=False):
+    """An experiment file, and where a call works (`Place`).
+
+    Attributes:
+        file: Experiment file; its method, preset and values count where the call names no others.
+        scale: Name of a scale of the file, such as ``small``; empty takes the full size.
+        variant: Name of a variant of the file, which is needed where it has several.
+        data_root: Folder that ``$STILLHOUSE_DATA`` stands for in the file; empty takes the environment's.
+    """
+
+    file: Path | str | None
+    scale: str
+    variant: str
+    data_root: Path | str
+
+
+def distil(
+    teacher: "str | TeacherChoice",
+    texts: Any,
+    *,
+    pairs: Any = None,
+    method: str = "",
+    layers: str | tuple[int, ...] = "spread",
+    examples: int = 0,
+    evaluations: int = 5,
+    values: Mapping[str, Any] | None = None,
+    max_length: int = 0,
+    seed: int = 0,
+    **place: Unpack[Place],
+) -> Trained:
+    """Distil a student from a teacher on texts: `train` in one line.
+
+    Args:
+        teacher: Name or folder of the large model.
+        texts: A list, a column of a DataFrame or of a dataset, or `Sentences`.
+        pairs: Labelled rows of a query and a passage to fine-tune on afterwards, or `Pairs`.
+        method: Name of the method; empty takes ``leaf``, which reads texts alone and leaves the student in
+            its teacher's space, or ``mse`` where there are pairs.
+        layers: Layers of the teacher that the student keeps; see `TransformerChoice`.
+        examples: Texts that the student sees; 0 takes each text once, and 8,192 where there are fewer.
+        evaluations: Measurements on dev on the way, for the curve.
+        values: Hyper-parameters that differ from the method's.
+        max_length: Tokens per text; 0 takes what the teacher reads.
+        seed: Seed of the training.
+        place: `Place`.
+
+    Raises:
+        BadInput: If an input cannot be used; the message says why and what to do.
+    """
+    sentences = texts if isinstance(texts, Sentences) else Sentences(texts=texts)
+    counted = 0 if isinstance(texts, Sentences) else max(len(texts), DISTIL)
+    data = (
+        (sentences,)
+        if pairs is None
+        else (sentences, pairs if isinstance(pairs, Pairs) else Pairs(rows=pairs))
+    )
+    experiment = Experiment(
+        teacher=teacher if isinstance(teacher, TeacherChoice) else TeacherChoice(teacher),
+        student=TransformerChoice(layers=layers),
+        data=data,
+        budget=Budget(distil=examples or counted, evaluations=evaluations),
+        max_length=max_length,
+        seed=seed,
+    )
+    return train(method or ("leaf" if pairs is None else "mse"), experiment, values=values, **place)
 
 
 def embed(
     experiment: Experiment | None = None,
     *,
-    root: Path | str | None = None,
-    remote: str | None = None,
     local: bool = True,
-    device: str = "auto",
     refresh: bool = False,
+    **place: Unpack[Place],
 ) -> "Prepared":
     """Read an experiment's data and run the teacher over it once.
 
     Args:
         experiment: The data and the teacher; None takes the defaults.
-        root: The workspace's folder; None takes ``$STILLHOUSE_ROOT``, else ``./runs``.
-        remote: Address of the remote that keeps the workspace for all nodes; None takes
-            ``$STILLHOUSE_REMOTE``, and an empty one has none.
         local: Whether to work in this process; otherwise Ray is joined or started.
-        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         refresh: Whether corpora are read again.
+        place: `Place`.
 
     Returns:
         The prepared data, and facts about it.
@@ -71,13 +141,10 @@ def embed(
     """
     from stillhouse.experiments.preparation import prepare
 
-    experiment = in_files(experiment or Experiment(), _folder(root))
+    experiment = experiment or Experiment()
     experiment.check()
-    with session(_folder(root), device=_device(device), local=local, remote=_address(remote)) as (
-        workspace,
-        chosen,
-    ):
-        return prepare(experiment, workspace, Embedding(local=local, device=chosen), refresh=refresh)
+    with _session(local=local, **place) as (workspace, device):
+        return prepare(experiment, workspace, Embedding(local=local, device=device), refresh=refresh)
 
 
 def read_experiment(
@@ -109,68 +176,43 @@ def train(
     method: str = "",
     experiment: Experiment | None = None,
     *,
-    file: Path | str | None = None,
-    scale: str = "",
-    variant: str = "",
-    data_root: Path | str = "",
     values: Mapping[str, Any] | None = None,
     preset: str = "",
-    root: Path | str | None = None,
-    remote: str | None = None,
     local: bool = True,
     workers: int = 1,
-    device: str = "auto",
+    **others: Unpack[FromFile],
 ) -> Trained:
     """Train one student with one method.
 
     Args:
         method: Name of the method, such as ``ibkd``; empty takes that of the file.
         experiment: The data, teacher, student and budget; None takes those of the file, or the defaults.
-        file: Experiment file; its method, preset and values count where the call names no others.
-        scale: Name of a scale of the file, such as ``small``; empty takes the full size.
-        variant: Name of a variant of the file, which is needed where it has several.
-        data_root: Folder that ``$STILLHOUSE_DATA`` stands for in the file; empty takes the environment's.
         values: Hyper-parameters that differ from the preset, or from the file.
         preset: One of the method's presets, such as ``paper`` or ``repo`` (`stillhouse presets METHOD`);
             empty takes that of the file, or ``paper``.
-        root: The workspace's folder; None takes ``$STILLHOUSE_ROOT``, else ``./runs``.
-        remote: Address of the remote that keeps the workspace for all nodes; None takes
-            ``$STILLHOUSE_REMOTE``, and an empty one has none.
         local: Whether to work in this process; otherwise Ray is joined or started.
         workers: Training processes; more than one needs Ray or starts plain processes.
-        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        others: `FromFile`: an experiment file, and where to work.
 
     Raises:
         BadInput: If an input cannot be used; the message says why and what to do.
     """
     from stillhouse.sweeps.curve import train_at
 
-    training = _training(
-        method,
-        experiment,
-        file,
-        preset,
-        scale=scale,
-        variant=variant,
-        data_root=data_root,
-        values=values,
-        root=root,
-    )
-    with session(
-        _folder(root),
-        device=_device(device),
-        local=local,
-        need=Need(workers, 1, None),
-        remote=_address(remote),
-    ) as (workspace, chosen):
+    need = Need(workers, 1, None)
+    with _training(method, experiment, values, preset, local=local, need=need, **others) as (
+        training,
+        opened,
+    ):
+        workspace, device = opened
         (point,) = train_at(
             (training.experiment.budget.fraction,),
             training.method,
             training.hp,
             training.experiment,
             workspace,
-            Embedding(local=local, device=chosen),
-            Where(device=chosen, threads=threads_alone(local=local, workers=workers), workers=workers),
+            Embedding(local=local, device=device),
+            Where(device=device, threads=threads_alone(local=local, workers=workers), workers=workers),
             teacher=training.teacher,
         )
     return Trained(Path(point.folder), point.metrics, point.seconds)
@@ -180,32 +222,14 @@ def doctor(
     method: str = "",
     experiment: Experiment | None = None,
     *,
-    file: Path | str | None = None,
-    scale: str = "",
-    variant: str = "",
-    data_root: Path | str = "",
     values: Mapping[str, Any] | None = None,
     preset: str = "",
-    root: Path | str | None = None,
-    remote: str | None = None,
     workers: int = 1,
-    device: str = "auto",
+    **others: Unpack[FromFile],
 ) -> "list[Finding]":
-    """Check an experiment before a run: weights, vectors, prompts, lengths, temperature, disk and memory.
+    """Check what `train` would do: weights, vectors, prompts, lengths, temperature, disk and memory.
 
-    Args:
-        method: See `train`.
-        experiment: See `train`.
-        file: See `train`.
-        scale: See `train`.
-        variant: See `train`.
-        data_root: See `train`.
-        values: See `train`.
-        preset: See `train`.
-        root: See `train`.
-        remote: See `train`.
-        workers: Training processes of the run.
-        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+    The arguments are those of `train`.
 
     Returns:
         The findings, the worst first, each with ``level`` (``error``, ``warning`` or ``note``), ``check``,
@@ -216,22 +240,56 @@ def doctor(
     """
     from stillhouse.preflight.examination import examine
 
-    plan = _training(
-        method,
-        experiment,
-        file,
-        preset,
-        scale=scale,
-        variant=variant,
-        data_root=data_root,
-        values=values,
-        root=root,
-    )
-    with session(_folder(root), device=_device(device), local=True, remote=_address(remote)) as (
-        workspace,
-        chosen,
-    ):
-        return examine(plan.method, plan.hp, plan.experiment, workspace, device=chosen, workers=workers)
+    with _training(method, experiment, values, preset, **others) as (training, (workspace, device)):
+        return examine(
+            training.method, training.hp, training.experiment, workspace, device=device, workers=workers
+        )
+
+
+def plan(
+    method: str = "",
+    experiment: Experiment | None = None,
+    *,
+    trials: int = 0,
+    values: Mapping[str, Any] | None = None,
+    preset: str = "",
+    local: bool = True,
+    workers: int = 1,
+    **others: Unpack[FromFile],
+) -> Rows:
+    """Say what a training or a sweep will take on this machine, before it is run.
+
+    Args:
+        method: See `train`.
+        experiment: See `train`.
+        trials: Number of trials of a sweep with the method's own search space; 0 plans one training.
+        values: See `train`.
+        preset: See `train`.
+        local: See `train`; a sweep always runs on Ray.
+        workers: Training processes, of each trial in a sweep.
+        others: See `train`.
+
+    Returns:
+        A table: seconds of each part and in all, gigabytes on the disk and of memory.
+
+    Raises:
+        BadInput: If an input cannot be used; the message says why and what to do.
+    """
+    from stillhouse.sweeps.planning.page import rows_of
+    from stillhouse.sweeps.planning.plan import Request, plan_sweep, plan_training
+
+    need = Need(workers, 1, None)
+    if trials:
+        options = _sweep(method, experiment, values, preset, need=need, trials=trials, **others)
+        with session(options.root, device=options.device, local=True, remote=options.remote) as (
+            workspace,
+            device,
+        ):
+            request = Request(need=need, device=device, logs=workspace.root / "logs")
+            return rows_of(plan_sweep(options.on(device), workspace, request))
+    with _training(method, experiment, values, preset, **others) as (training, (workspace, device)):
+        request = Request(local=local, need=need, device=device, logs=workspace.root / "logs")
+        return rows_of(plan_training(training, workspace, request, refresh=False))
 
 
 def sweep(
@@ -244,44 +302,56 @@ def sweep(
     data_root: Path | str = "",
     values: Mapping[str, Any] | None = None,
     preset: str = "",
-    trials: int = 8,
+    trials: int | None = None,
     sampler: str = "tpe",
     scheduler: str = "asha",
     objectives: Sequence[str] = ("quality",),
+    full: int = 3,
+    concurrency: int = 0,
     name: str = "",
+    register: str = "",
     register_anyway: bool = False,
-    root: Path | str | None = None,
-    remote: str | None = None,
+    refresh: bool = False,
     workers: int = 1,
-    device: str = "auto",
+    cpus_per_worker: float = 1,
+    gpus_per_worker: float | None = None,
+    actors: int = 0,
     address: str | None = None,
+    wait_for_nodes: float | None = None,
     verbose: bool = False,
+    **place: Unpack[Place],
 ) -> dict[str, Any]:
     """Search a method's hyper-parameters, and deliver the best student. The same call resumes.
 
     Args:
         method: Name of the method, such as ``ibkd``; empty takes that of the experiment file.
         experiment: What all trials share; None takes the fields of the experiment file, or the defaults.
-        space: Experiment file; without a search space in it, or for None, the method's own is searched.
+        space: Experiment file with a search space; None takes the method's own.
         section: ``space`` (the grid) or ``continuous``; empty chooses by the sampler.
         scale: Name of a scale of the file, such as ``small``; empty takes the full size.
         data_root: Folder that ``$STILLHOUSE_DATA`` stands for in the file; empty takes the environment's.
         values: Hyper-parameters that are fixed.
         preset: Source of the hyper-parameters that are neither searched nor fixed: one of the method's
             presets, such as ``paper`` or ``repo``; empty takes that of the file, or ``paper``.
-        trials: Number of trials in all; a larger number later extends the sweep.
+        trials: Number of trials in all; a larger number later extends the sweep. None takes eight; a grid
+            needs a number.
         sampler: ``tpe``, ``random``, ``qmc`` or ``grid``.
         scheduler: Rule that stops weak trials early, such as ``asha``; ``none`` stops none.
         objectives: ``quality`` alone, or with ``size`` or ``latency``.
+        full: Number of trials that are never stopped early.
+        concurrency: Number of trials at once; 0 runs as many as fit.
         name: Name of the sweep; empty takes the method's.
+        register: Name in the MLflow model registry; empty derives it from the sweep's name.
         register_anyway: Whether to register a student that is worse than the baseline on the test split.
-        root: The workspace's folder; None takes ``$STILLHOUSE_ROOT``, else ``./runs``.
-        remote: Address of the remote that keeps the workspace for all nodes; None takes
-            ``$STILLHOUSE_REMOTE``, and an empty one has none.
+        refresh: Whether corpora are read again.
         workers: Training processes per trial.
-        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        cpus_per_worker: CPUs of each of them.
+        gpus_per_worker: GPUs of each of them; None takes one where the device is a GPU.
+        actors: Processes of the teacher; 0 runs as many as fit.
         address: Address of a Ray cluster; None takes the job's, or starts a local one.
+        wait_for_nodes: Seconds to wait for the nodes of one trial; None takes what suits the cluster.
         verbose: Whether the output of the libraries is shown.
+        place: `Place`.
 
     Returns:
         ``student``, ``teacher``, ``baseline``, ``untrained`` and ``trials``, as ``--json`` writes them.
@@ -289,38 +359,59 @@ def sweep(
     Raises:
         BadInput: If an input cannot be used; the message says why and what to do.
     """
-    from stillhouse.methods import load_method
-    from stillhouse.sweeps.checks import fixed_values, sweep_options
-    from stillhouse.sweeps.runs import base_run, experiment_in
     from stillhouse.sweeps.sweep import sweep as run_sweep
 
-    if experiment is not None:
-        experiment = in_files(experiment, _folder(root))
-    base = base_run(space, method=method, preset=preset, scale=scale, data_root=str(data_root))
-    return run_sweep(
-        sweep_options(
-            base.method,
-            experiment or experiment_in(base, data_root=str(data_root)),
-            _folder(root),
-            device=device if joins(address) else _device(device),
-            need=Need(workers, 1, None),
-            space=space,
-            section=section,
-            fixed=fixed_values(load_method(base.method), values or {}, "values"),
-            scale=scale,
-            data_root=str(data_root),
-            preset=base.preset,
-            sampler=sampler,
-            scheduler=scheduler,
-            trials=trials,
-            name=name,
-            objectives=tuple(objectives),
-            address=address,
-            verbose=verbose,
-            register_anyway=register_anyway,
-            remote=_address(remote),
-        )
+    options = _sweep(
+        method,
+        experiment,
+        values,
+        preset,
+        file=space,
+        section=section,
+        scale=scale,
+        data_root=data_root,
+        need=Need(workers, cpus_per_worker, gpus_per_worker),
+        trials=trials,
+        sampler=sampler,
+        scheduler=scheduler,
+        objectives=tuple(objectives),
+        full=full,
+        at_once=concurrency,
+        name=name,
+        register=register,
+        register_anyway=register_anyway,
+        refresh=refresh,
+        actors=actors,
+        address=address,
+        wait_s=wait_for_nodes,
+        verbose=verbose,
+        **place,
     )
+    return run_sweep(options)
+
+
+def compare(
+    *runs: str,
+    experiment: str = "",
+    root: Path | str | None = None,
+) -> Rows:
+    """Compare sweeps or runs by what MLflow holds; `stillhouse compare` also writes tables and figures.
+
+    Args:
+        runs: Names of sweeps, or names or ids of runs.
+        experiment: Name of an MLflow experiment instead, for all of its runs.
+        root: The workspace's folder; None takes ``$STILLHOUSE_ROOT``, else ``./runs``.
+
+    Returns:
+        A table with one row per trial and per tested model: hyper-parameters that differ, and all figures.
+
+    Raises:
+        BadInput: There are no such runs.
+    """
+    from stillhouse.reports.comparison import compared
+    from stillhouse.tracking.location import tracking_uri
+
+    return compared(runs, experiment, tracking_uri(root_folder(root)))
 
 
 def evaluate(
@@ -329,22 +420,17 @@ def evaluate(
     *,
     final: bool = False,
     documents_by: str | Path | None = None,
-    root: Path | str | None = None,
-    remote: str | None = None,
-    device: str = "auto",
+    **place: Unpack[Place],
 ) -> dict[str, float]:
     """Measure a model on an experiment's dev split, or on its locked test split.
 
     Args:
         model: A sweep's or a stage's name or folder, an export in any form, or a model's name or path.
-        experiment: The data; None takes those of the sweep that the model is of, or the defaults.
+        experiment: The data; None takes the defaults.
         final: Whether the test split is opened; every opening is recorded in the workspace.
         documents_by: Also search documents that this model embeds, with the model's queries: ``teacher`` for
             a stage's own teacher, or a model's name or path.
-        root: The workspace's folder; None takes ``$STILLHOUSE_ROOT``, else ``./runs``.
-        remote: Address of the remote that keeps the workspace for all nodes; None takes
-            ``$STILLHOUSE_REMOTE``, and an empty one has none.
-        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        place: `Place`.
 
     Returns:
         Figures by name. With ``documents_by``, those of the model's queries among the other's documents have
@@ -354,24 +440,14 @@ def evaluate(
         BadInput: If there is no such model, the data cannot be read, or the model does not live in the space
             of ``documents_by``.
     """
-    from stillhouse.experiments.fields import experiment_of
-    from stillhouse.search.experiment_file import load_base
-    from stillhouse.sweeps.begun import sweep_of_model
     from stillhouse.sweeps.measuring import measure_models
 
-    with session(_folder(root), device=_device(device), local=True, remote=_address(remote)) as (
-        workspace,
-        chosen,
-    ):
-        file = sweep_of_model(str(model), workspace.root.resolve())
+    with _session(**place) as (workspace, device):
         found = measure_models(
-            in_files(
-                experiment or (experiment_of(load_base(file).experiment) if file else Experiment()),
-                _folder(root),
-            ),
+            experiment or Experiment(),
             [str(model)],
             workspace,
-            Embedding(local=True, device=chosen),
+            Embedding(local=True, device=device),
             final=final,
             documents_by=None if documents_by is None else str(documents_by),
         )
@@ -384,10 +460,10 @@ def export(
     folder: str | Path,
     *,
     form: str = "sentence-transformers",
-    soup: "Sequence[str | Path]" = (),
+    soup: Sequence[str | Path] = (),
     root: Path | str | None = None,
     remote: str | None = None,
-) -> float:
+) -> Exported:
     """Write a trained student in a form that others load.
 
     Args:
@@ -397,28 +473,30 @@ def export(
         form: ``sentence-transformers``, ``onnx``, ``onnx-int8``, ``compact`` or ``asymmetric``.
         soup: Further stages or sweeps, such as other seeds; the mean of the weights is exported.
         root: The workspace's folder, in which names are looked up.
-        remote: See `embed`.
+        remote: See `Place`.
 
     Returns:
-        The lowest cosine between vectors of the exported and the trained student.
+        The folder, its size in MB, and the lowest cosine between vectors of the exported and the trained
+        student.
 
     Raises:
         BadInput: The stage is not finished, its student has no such form, or the students of the soup cannot
             be averaged.
     """
-    from stillhouse.sweeps.export import export_stage
+    from stillhouse.sweeps.export import check_form, exported
     from stillhouse.training.models import stage_of
 
-    workspace = opened_workspace(_folder(root), _address(remote))
+    check_form(form)
+    workspace, _ = _workspace(root=root, remote=remote)
     first, *others = (stage_of(str(name), workspace) for name in (stage, *soup))
-    return export_stage(first, Path(folder), form=form, soup=others)
+    return exported(first, Path(folder), form=form, soup=others)
 
 
 def verify(root: Path | str | None = None, *, repair: bool = False) -> "list[Checked]":
     """Check everything in a workspace: texts, vectors, stages, checkpoints, studies, journals and exports.
 
     Args:
-        root: See `embed`.
+        root: See `Place`.
         repair: Whether what is damaged is mended: moved aside, so that the command that needs it makes it
             again, or replaced by its last good copy.
 
@@ -431,72 +509,118 @@ def verify(root: Path | str | None = None, *, repair: bool = False) -> "list[Che
     """
     from stillhouse.sweeps.verify import verify as verified
 
-    return verified(_folder(root), repair=repair)
+    return verified(root_folder(root), repair=repair)
 
 
-def load(
-    model: str | Path,
-    *,
-    root: Path | str | None = None,
-    remote: str | None = None,
-    device: str = "auto",
-) -> "Encoder":
+def load(model: str | Path, **place: Unpack[Place]) -> "Encoder":
     """Open a model that encodes texts: ``load(folder).encode(texts)`` gives vectors, (N, D).
 
     Args:
         model: A sweep's or a stage's name or folder, an export in any form, or a model's name or path.
-        root: The workspace's folder, in which the names of sweeps and stages are looked up.
-        remote: See `embed`.
-        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        place: `Place`.
 
     Raises:
         BadInput: If there is no such model.
     """
     from stillhouse.training.models import open_model
 
-    encoder: Encoder = open_model(
-        str(model), opened_workspace(_folder(root), _address(remote)), _device(device)
-    )
+    workspace, device = _workspace(**place)
+    encoder: Encoder = open_model(str(model), workspace, device)
     return encoder
 
 
+@contextmanager
 def _training(
     method: str,
     experiment: Experiment | None,
-    file: Path | str | None,
+    values: Mapping[str, Any] | None,
     preset: str,
     *,
-    scale: str,
-    variant: str,
-    data_root: Path | str,
-    values: Mapping[str, Any] | None,
-    root: Path | str | None = None,
-) -> "Training":
-    """What `train` trains, checked; the arguments are those of `train`."""
+    file: Path | str | None = None,
+    scale: str = "",
+    variant: str = "",
+    data_root: Path | str = "",
+    local: bool = True,
+    need: Need | None = None,
+    **place: Unpack[Place],
+) -> "Iterator[tuple[Training, tuple[Workspace, str]]]":
+    """Check what `train` trains, then yield it with the opened workspace and the device."""
     from stillhouse.sweeps.runs import chosen_runs, experiment_in, only_one, training_of
 
-    variants = (variant,) if variant else ()
-    runs = chosen_runs(
-        file, method=method, preset=preset, scale=scale, variants=variants, data_root=str(data_root)
-    )
+    variants, root = (variant,) if variant else (), str(data_root)
+    runs = chosen_runs(file, method=method, preset=preset, scale=scale, variants=variants, data_root=root)
     run = only_one(runs, str(file))
     if experiment is None:
-        experiment = experiment_in(run, data_root=str(data_root)) if file is not None else Experiment()
-    experiment = in_files(experiment, _folder(root))
-    return training_of(run, experiment, values=values, source=str(file or ""), values_source="values")
+        experiment = experiment_in(run, data_root=root) if file is not None else Experiment()
+    training = training_of(run, experiment, values=values, source=str(file or ""), values_source="values")
+    with _session(local=local, need=need, **place) as opened:
+        yield training, opened
+
+
+def _sweep(
+    method: str,
+    experiment: Experiment | None,
+    values: Mapping[str, Any] | None,
+    preset: str,
+    *,
+    file: Path | str | None = None,
+    scale: str = "",
+    data_root: Path | str = "",
+    root: Path | str | None = None,
+    remote: str | None = None,
+    device: str = "auto",
+    address: str | None = None,
+    **others: Any,
+) -> "SweepOptions":
+    """Check what `sweep` searches, and put its options together."""
+    from stillhouse.methods import load_method
+    from stillhouse.sweeps.checks import fixed_values, sweep_options
+    from stillhouse.sweeps.runs import base_run, experiment_in
+
+    data_root = str(data_root)
+    base = base_run(file, method=method, preset=preset, scale=scale, data_root=data_root)
+    return sweep_options(
+        base.method,
+        lambda space: (
+            experiment or experiment_in(replace(base, experiment=space.experiment), data_root=data_root)
+        ),
+        root_folder(root),
+        device=device if joins(address) else _device(device),
+        space=file,
+        fixed=fixed_values(load_method(base.method), values or {}, "values"),
+        scale=scale,
+        data_root=data_root,
+        preset=base.preset,
+        address=address,
+        remote=_address(remote),
+        **others,
+    )
+
+
+def _session(
+    *,
+    root: Path | str | None = None,
+    remote: str | None = None,
+    device: str = "auto",
+    local: bool = True,
+    need: Need | None = None,
+) -> AbstractContextManager[tuple[Workspace, str]]:
+    """The opened workspace and the device."""
+    return session(root_folder(root), device=_device(device), local=local, need=need, remote=_address(remote))
+
+
+def _workspace(
+    *, root: Path | str | None = None, remote: str | None = None, device: str = "auto"
+) -> tuple[Workspace, str]:
+    """The workspace, which is not locked, and the device."""
+    return opened_workspace(root_folder(root), _address(remote)), _device(device)
 
 
 def _address(remote: str | None) -> str:
     return default_remote() if remote is None else str(remote)
 
 
-def _folder(root: Path | str | None) -> Path:
-
-    return root_folder(root)
-
-
 def _device(device: str) -> str:
-
     chosen = resolve_device(device)
     require_device(chosen)
     return chosen

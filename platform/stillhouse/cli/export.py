@@ -51,14 +51,11 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 def run(options: Namespace) -> int:
     """Run the command."""
     from stillhouse.corpora.score_files import SCORE_FORMS
-    from stillhouse.students.export.formats import FORMATS
-    from stillhouse.students.export.modules import ROUTED
-    from stillhouse.sweeps.export import export_stage, formats_of
+    from stillhouse.sweeps.export import check_form, exported, formats_of
     from stillhouse.sweeps.score_export import export_scores, why_no_scores
     from stillhouse.training.models import stage_of
 
-    known = (*FORMATS, ROUTED, *SCORE_FORMS, "list")
-    require(options.format in known, f"format in {known}", format=options.format)
+    check_form(options.format, (*SCORE_FORMS, "list"))
     if options.folder is not None:
         check_no_url(
             options.folder, "an export must be written to a folder or a file, not to a URL", "folder"
@@ -83,13 +80,9 @@ def run(options: Namespace) -> int:
         write_results(options, found)
         return 0
     with quietly(options):
-        cosine = export_stage(stage, options.folder, form=options.format, soup=soup)
-    megabytes = sum(file.stat().st_size for file in options.folder.rglob("*") if file.is_file()) / 1e6
-    show(
-        f"exported: {options.folder} ({options.format}, {megabytes:.1f} MB, "
-        f"lowest cosine to the trained student {cosine:.7f})"
-    )
-    results = {"format": options.format, "folder": str(options.folder), "stage": str(stage), "parity": cosine}
+        made = exported(stage, options.folder, form=options.format, soup=soup)
+    show(f"exported: {made}")
+    results = {"format": made.form, "folder": str(made.folder), "stage": str(stage), "parity": made.cosine}
     parts = {"soup": [str(each) for each in soup]} if soup else {}
-    write_results(options, {**results, **parts, "megabytes": megabytes})
+    write_results(options, {**results, **parts, "megabytes": made.megabytes})
     return 0

@@ -24,6 +24,7 @@ from stillhouse.reports.comparison_tables import (
 from stillhouse.reports.cost_maps import draw_map, maps, selecting
 from stillhouse.reports.entries import SPLITS, Entry, entries
 from stillhouse.reports.pages import PLOTLY, Figure, Section, Table, write_page
+from stillhouse.reports.rows import Rows
 from stillhouse.tracking.mlflow_tracker import MLflowTracker
 from stillhouse.tracking.reading import COMPARISON, Run, read_runs, side_by_side
 
@@ -110,6 +111,31 @@ def compare(comparison: Comparison, root: Path, uri: str) -> dict[str, Any]:
         "table": as_lines(rows, quality),
         "page": side_by_side(uri, runs),
     }
+
+
+def compared(runs: Sequence[str], experiment: str, uri: str) -> Rows:
+    """Read the runs as a table, and write nothing.
+
+    Args:
+        runs: Ids, names of runs or names of sweeps.
+        experiment: Name of an MLflow experiment, instead of runs.
+        uri: Where MLflow keeps its runs.
+
+    Raises:
+        BadInput: There are no such runs.
+    """
+    asked = Comparison(tuple(runs), experiment, None, FORMATS, "")
+    rows = entries(read_runs(uri, experiment=asked.experiment, runs=asked.runs))
+    differ, figures = columns(rows)
+    return Rows(
+        {
+            "name": row.name,
+            **{name: row.parameters.get(name) for name in differ if row.trained},
+            **{label(name): row.figures[name] for name in figures if name in row.figures},
+            "ended": row.state,
+        }
+        for row in rows
+    )
 
 
 def _write(comparison: Comparison, rows: Sequence[Entry], quality: str, folder: Path) -> list[Path]:

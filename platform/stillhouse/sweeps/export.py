@@ -35,6 +35,7 @@ from stillhouse.students.sizes import sizes
 from stillhouse.students.static import StaticStudent
 from stillhouse.students.towers import SeparateTowers
 from stillhouse.sweeps.contenders import teacher_of
+from stillhouse.sweeps.results import Exported
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.weights import hub_id, licence_of
@@ -110,6 +111,27 @@ def export_stage(
     write_atomically(target / "README.md", text.encode())
     write_checksums(target)
     return parity
+
+
+def exported(folder: Path, target: Path, *, form: str, soup: Sequence[Path] = ()) -> Exported:
+    """Export a finished stage's student as `export_stage` does, and weigh what was written."""
+    cosine = export_stage(folder, target, form=form, soup=soup)
+    size = sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
+    return Exported(target, form, cosine, size / 1e6)
+
+
+def check_form(form: str, others: Sequence[str] = ()) -> None:
+    """Refuse a form that no student has, before anything is loaded.
+
+    Args:
+        form: One of `FORMATS`, or ``asymmetric``.
+        others: Further forms that the caller writes.
+
+    Raises:
+        BadInput: It is none of them.
+    """
+    known = (*FORMATS, ROUTED, *others)
+    require(form in known, f"format in {known}", format=form)
 
 
 def _soup_of(folders: Sequence[Path], texts: Sequence[str]) -> Any:

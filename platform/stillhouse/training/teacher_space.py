@@ -14,11 +14,12 @@ from torch import nn
 
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import BadInput, require
-from stillhouse.core.identity import Spec, fingerprint
+from stillhouse.core.identity import Spec
 from stillhouse.core.roles import Prompts
 from stillhouse.core.types import SpaceObjective
 from stillhouse.teachers.weights import on_this_machine
 from stillhouse.training.facts import read_facts
+from stillhouse.training.learning_curve import folder_before
 from stillhouse.training.rebuild import rebuild
 from stillhouse.values.data import Model
 from stillhouse.values.stage import Stage
@@ -145,7 +146,8 @@ def _stage_before(
         raise _outside(folder.name, _NO_TEACHER)
     if before["with"]["student"] != manifest["plan"]["with"]["student"]:
         raise _outside(folder.name, _CHANGED)
-    found = followed.parent / f"{before['with']['label']}-{fingerprint(before)}"
+    found = folder_before(followed, manifest)
+    assert found is not None
     return found, read_manifest(found)
 
 

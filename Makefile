@@ -48,6 +48,7 @@ check: $(TOOLS)  ## lint, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy platform/stillhouse jobs tests .ci/release.py
+	$(BIN)/mypy --strict --config-file= --cache-dir .mypy_cache/user tests/user_script.py
 	MYPYPATH=benchmarks $(BIN)/mypy benchmarks
 	MYPYPATH=faults:tests $(BIN)/mypy faults
 	MYPYPATH=fuzz $(BIN)/mypy fuzz

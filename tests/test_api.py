@@ -13,16 +13,21 @@ from small_experiment import quick_experiment, sentences  # type: ignore[import-
 import stillhouse
 from stillhouse import (
     BadInput,
+    Budget,
     Experiment,
     Mining,
     Pairs,
     Sentences,
     TeacherChoice,
+    TransformerChoice,
 )
 from stillhouse.cli.main import main
+from stillhouse.core.artifacts import Workspace, write_manifest
+from stillhouse.core.identity import fingerprint
 from stillhouse.methods import load_method, with_defaults
 from stillhouse.search.options import SweepOptions
 from stillhouse.sweeps import sweep as sweep_module
+from stillhouse.training.metrics_log import MetricsLog
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -68,7 +73,8 @@ def test_from_an_experiment_to_an_exported_student(experiment: Experiment, tmp_p
     elsewhere = tmp_path / "elsewhere"
     assert stillhouse.evaluate(trained.folder, experiment, root=elsewhere) == pytest.approx(figures)
     assert len(list((elsewhere / "stores").glob("*/manifest.json"))) == 2, "of dev and of test"
-    assert stillhouse.export(trained.folder, tmp_path / "student") > 0.9999
+    made = stillhouse.export(trained.folder, tmp_path / "student")
+    assert made.folder == tmp_path / "student" and made.cosine > 0.9999 and 0 < made.megabytes < 10
     texts = ["the cat sat", "a red house"]
     trained_NE, exported_NE = (
         stillhouse.load(path, root=root, device="cpu").encode(texts)
@@ -76,6 +82,81 @@ def test_from_an_experiment_to_an_exported_student(experiment: Experiment, tmp_p
     )
     assert trained_NE.shape == (2, 32)
     np.testing.assert_allclose(trained_NE, exported_NE, atol=1e-5)
+
+
+def test_a_list_of_texts_becomes_a_student(tmp_path: Path, tiny_model: Path) -> None:
+    (tmp_path / "words.txt").write_text("\n".join(sentences(120)))
+    texts = Sentences(str(tmp_path / "words.txt"), count=0, held_out=20)
+    values = {"batch_size": 16, "learning_rate": 1e-3}
+    root = tmp_path / "runs"
+    student = stillhouse.distil(
+        str(tiny_model), texts, layers=(0, 1), examples=64, values=values, max_length=16, root=root
+    )
+    assert student.encode(["a red house", "the cat"]).shape == (2, 32)
+    assert student.figures[0].keys() == {"dev figure", "before", "after"}
+    dev, loss = student.curve().axes
+    assert dev.lines[0].get_xdata().tolist() == [16, 32, 48, 64] and len(loss.lines[0].get_xdata()) == 4
+    assert student.curve()._repr_png_().startswith(b"\x89PNG")
+    page = student._repr_html_()
+    assert "agreement_spearman_cosine" in page and "data:image/png" in page and page.count("<tr>") == 2
+    saved = student.save(tmp_path / "student")
+    assert saved.cosine > 0.9999 and "MB, lowest cosine" in str(saved)
+    experiment = Experiment(
+        TeacherChoice(str(tiny_model)),
+        TransformerChoice(layers=(0, 1)),
+        (texts,),
+        budget=Budget(distil=64, evaluations=5),
+        max_length=16,
+    )
+    assert stillhouse.train("leaf", experiment, values=values, root=root) == student
+
+
+def test_a_curve_runs_through_all_stages(workspace: Workspace) -> None:
+    """Examples go on counting from one stage to the next."""
+    before = {"agreement": 0.1}
+    notes = {"label": "mse", "examples": 64, "start": before, "plan": _plan("mse")}
+    first = fingerprint(notes["plan"])
+    for folder, manifest in (
+        (f"mse-{first}", notes),
+        ("finetune-0", {"label": "finetune", "examples": 32, "plan": _plan("finetune", notes["plan"])}),
+    ):
+        path = workspace.root / "stages" / folder
+        log = MetricsLog(path / "metrics.jsonl")
+        log.append(1, 16, {"loss": 2.0})
+        log.append(2, 32, {"agreement": 0.5})
+        log.close()
+        curve = [{"step": 2, "examples": 32, "metrics": {"agreement": 0.5}}]
+        write_manifest(path, {**manifest, "evaluations": curve})
+    student = stillhouse.Trained(path, {"agreement": 0.5}, 1.0)
+    assert student.start == before and student.figures == [
+        {"dev figure": "agreement", "before": 0.1, "after": 0.5}
+    ]
+    dev, loss = student.curve().axes
+    assert [line.get_xdata().tolist() for line in loss.lines] == [[16], [80]]
+    assert [line.get_xdata()[0] for line in dev.lines] == [32, 96, 0], "the last is the line before training"
+
+
+def _plan(label: str, before: Any = None) -> dict[str, Any]:
+    dev = {"value": "DevSuite", "with": {"select": "agreement"}}
+    return {"value": "Stage", "with": {"label": label, "start_from": before, "dev": dev}}
+
+
+def test_tables_are_lists_of_rows() -> None:
+    rows = stillhouse.Rows([{"part": "a <b>", "seconds": 12345.6}, {"part": "in all", "trials": 8}])
+    assert rows[1] == {"part": "in all", "trials": 8}
+    assert "<td>a &lt;b&gt;</td><td>12,346</td><td></td>" in rows._repr_html_()
+    assert str(rows).splitlines()[0].split() == ["part", "seconds", "trials"]
+    assert str(stillhouse.Rows()) == "no rows"
+
+
+def test_a_training_and_a_sweep_are_planned(experiment: Experiment, tmp_path: Path) -> None:
+    values = {"batch_size": 16}
+    trained = stillhouse.plan("mse", experiment, values=values, root=tmp_path / "runs")
+    searched = stillhouse.plan("mse", experiment, trials=4, values=values, root=tmp_path / "runs")
+    for rows in (trained, searched):
+        seconds = [row["seconds"] for row in rows if "seconds" in row]
+        assert seconds[-1] == pytest.approx(sum(seconds[:-1]), abs=1) and rows[-1]["gigabytes"] > 0
+    assert not (tmp_path / "runs/stages").exists()
 
 
 def test_invalid_values_are_refused_before_any_work(experiment: Experiment, tmp_path: Path) -> None:
@@ -88,6 +169,14 @@ def test_invalid_values_are_refused_before_any_work(experiment: Experiment, tmp_
     for command in (stillhouse.train, stillhouse.sweep):
         with pytest.raises(BadInput, match="negatives=8"):
             command("ibkd", few, root=root)
+    with pytest.raises(BadInput, match="number of trials; this one has"):
+        stillhouse.sweep("mse", experiment, sampler="grid", values={"batch_size": 16}, root=root)
+    with pytest.raises(BadInput, match=r"format in \('sentence-transformers'"):
+        stillhouse.export("no such stage", tmp_path / "gguf", form="gguf", root=root)
+    with pytest.raises(TypeError, match="rot"):
+        stillhouse.train("mse", experiment, rot=root)  # type: ignore[call-arg]
+    with pytest.raises(BadInput, match="either runs or --experiment"):
+        stillhouse.compare(root=root)
     with pytest.raises(BadInput, match="Did you mean batch_size"):
         stillhouse.train("mse", experiment, values={"batchsize": 8}, root=root)
     with pytest.raises(BadInput, match="Did you mean median"):
@@ -122,6 +211,12 @@ def test_a_sweep_is_the_same_by_the_interface_and_by_the_command(
         name="mine",
         root=tmp_path,
         workers=2,
+        cpus_per_worker=3,
+        actors=2,
+        full=1,
+        concurrency=2,
+        register="ours",
+        wait_for_nodes=60,
         device="cpu",
     )
     flags = {
@@ -136,6 +231,12 @@ def test_a_sweep_is_the_same_by_the_interface_and_by_the_command(
         "name": "mine",
         "root": tmp_path,
         "workers": 2,
+        "cpus-per-worker": 3,
+        "actors": 2,
+        "full": 1,
+        "concurrency": 2,
+        "register": "ours",
+        "wait-for-nodes": 60,
         "device": "cpu",
     }
     given = [part for name, value in flags.items() for part in (f"--{name}", str(value))]

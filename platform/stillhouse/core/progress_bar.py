@@ -1,8 +1,10 @@
-"""The progress bar on the bottom line of a terminal: one at a time, erased before a line is printed."""
+"""The progress bar of a terminal or a notebook: one at a time, erased before a line is printed."""
 
 import functools
 import os
+import sys
 import threading
+from importlib.util import find_spec
 from typing import Any, TextIO
 
 EVERY_S = 0.2
@@ -15,8 +17,15 @@ _drawing = threading.RLock()
 
 
 def is_terminal(page: TextIO) -> bool:
-    """Whether a stream is a terminal that can erase a line."""
-    return page.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+    """Whether a stream is a terminal that can erase a line, or this process serves a notebook."""
+    return in_notebook() or (page.isatty() and os.environ.get("TERM", "") not in ("", "dumb"))
+
+
+@functools.cache
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook that can show widgets."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return "IPKernelApp" in getattr(shell, "config", ()) and find_spec("ipywidgets") is not None
 
 
 def draw(page: TextIO, what: str, done: int, total: int | None, words: str) -> None:
@@ -49,7 +58,8 @@ def erase() -> None:
 
 def _layout(total: int | None, words: str) -> str:
     """What tqdm fills in: the work, the bar if there is one, and the words as they are."""
-    bar = "" if total is None else f" {{percentage:3.0f}} % |{{bar:{_WIDTH}}}|"
+    length = "" if in_notebook() else f":{_WIDTH}"
+    bar = "" if total is None else f" {{percentage:3.0f}} % |{{bar{length}}}|"
     return f"  {{desc}}:{bar} " + words.replace("{", "{{").replace("}", "}}")
 
 
@@ -63,8 +73,10 @@ def _new(page: TextIO, what: str) -> Any:
 @functools.cache
 def _bar_class() -> Any:
     """A tqdm that keeps to itself: without the thread and the lock between processes of its own."""
-    from tqdm import tqdm
-
+    if in_notebook():
+        from tqdm.auto import tqdm
+    else:
+        from tqdm import tqdm
     bar = type("Bar", (tqdm,), {"monitor_interval": 0})
     bar.set_lock(_drawing)  # type: ignore[attr-defined]
     return bar

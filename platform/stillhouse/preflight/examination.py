@@ -19,6 +19,7 @@ from stillhouse.preflight.finding import ERROR, NOTE, Finding, from_the_worst
 from stillhouse.preflight.lengths import cut_texts
 from stillhouse.preflight.planned import Planned, read, sketched
 from stillhouse.preflight.prompts import missing_prompts
+from stillhouse.preflight.same_space import same_space
 from stillhouse.preflight.space import disk_space, memory, student_size, teacher_bytes
 from stillhouse.preflight.vectors import TeacherRun, cosine_scale, endpoint_cosines, stored_vectors
 from stillhouse.preflight.weights import student_weights, teacher_weights
@@ -110,6 +111,7 @@ def _cheap(planned: Planned, workers: int) -> list[Finding]:
     return [
         *checked("weights", lambda: [*teacher_weights(planned), *student_weights(planned)]),
         *checked("prompts", lambda: missing_prompts(planned)),
+        *checked("space", lambda: same_space(planned)),
         *device_used(planned, workers=workers),
         *checked("size", lambda: student_size(planned)),
         *checked("disk", lambda: disk_space(planned)),

@@ -83,20 +83,22 @@ def check_plan(plan: Stage, teacher_dim: int) -> None:
         BadInput: A stage of the plan trains such a student; with the reason.
     """
     for stage in plan.chain():
-        if stage.dev is None:
-            continue
-        followed = stage
-        while not (followed.stores or followed.live):
-            before = followed.start_from
-            if before is None:
-                raise _outside(f"the stage {stage.label}", _NO_TEACHER)
-            if before.student != stage.student:
-                raise _outside(f"the stage {stage.label}", _CHANGED)
-            followed = before
-        dims = {"student_dim": dim_of(followed.student), "teacher_dim": teacher_dim}
-        reason = why_not_same(**dims) or _why_outside(followed.objective.build(**dims))
-        if reason:
+        if stage.dev is not None and (reason := why_outside(stage, teacher_dim)):
             raise _outside(f"the stage {stage.label}", reason)
+
+
+def why_outside(stage: Stage, teacher_dim: int) -> str:
+    """Say why the student of a planned stage will not live in its teacher's space; empty if it will."""
+    followed = stage
+    while not (followed.stores or followed.live):
+        before = followed.start_from
+        if before is None:
+            return _NO_TEACHER
+        if before.student != stage.student:
+            return _CHANGED
+        followed = before
+    dims = {"student_dim": dim_of(followed.student), "teacher_dim": teacher_dim}
+    return why_not_same(**dims) or _why_outside(followed.objective.build(**dims))
 
 
 def dim_of(student: Spec[Any]) -> int:
@@ -109,7 +111,7 @@ def dim_of(student: Spec[Any]) -> int:
 
 _DIMS: dict[str, int] = {}
 _NO_TEACHER = "it follows no teacher"
-_SEVERAL = "it follows several teachers at once, none of which embeds documents alone"
+SEVERAL = "it follows several teachers at once, none of which embeds documents alone"
 _CHANGED = "a layer was added to it after it had followed its teacher"
 
 
@@ -158,7 +160,7 @@ def _teacher_of(folder: Path, plan: Mapping[str, Any], named: Model | None) -> M
         BadInput: There is none, or the named one is another.
     """
     if any(_has_several(store) for store in plan["stores"].values()):
-        raise _outside(folder.name, _SEVERAL)
+        raise _outside(folder.name, SEVERAL)
     identity = _published_teacher(plan)
     if identity is not None:
         return _model_of(folder, identity) if named is None else _same_model(folder, identity, named)

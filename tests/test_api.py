@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,7 @@ def test_invalid_values_are_refused_before_any_work(experiment: Experiment, tmp_
         with pytest.raises(BadInput, match="negatives=8"):
             command("ibkd", few, root=root)
     with pytest.raises(BadInput, match="number of trials; this one has"):
-        stillhouse.sweep("mse", experiment, sampler="grid", values={"batch_size": 16}, root=root)
+        stillhouse.sweep("mse", replace(experiment, budget=Budget()), sampler="grid", root=root)
     with pytest.raises(BadInput, match=r"format in \('sentence-transformers'"):
         stillhouse.export("no such stage", tmp_path / "gguf", form="gguf", root=root)
     with pytest.raises(TypeError, match="rot"):

@@ -92,7 +92,8 @@ def distil(
         layers: Layers of the teacher that the student keeps; see `TransformerChoice`.
         examples: Texts that the student sees; 0 takes each text once, and 8,192 where there are fewer.
         evaluations: Measurements on dev on the way, for the curve.
-        values: Hyper-parameters that differ from the method's.
+        values: Hyper-parameters that differ from the method's; of ``leaf`` alone, the learning rate is 1e-3
+            where it is not given, as its paper trains for much longer.
         max_length: Tokens per text; 0 takes what the teacher reads.
         seed: Seed of the training.
         place: `Place`.
@@ -115,7 +116,9 @@ def distil(
         max_length=max_length,
         seed=seed,
     )
-    return train(method or ("leaf" if pairs is None else "mse"), experiment, values=values, **place)
+    method = method or ("leaf" if pairs is None else "mse")
+    quick = {"learning_rate": 1e-3} if method == "leaf" else {}
+    return train(method, experiment, values={**quick, **(values or {})}, **place)
 
 
 def embed(

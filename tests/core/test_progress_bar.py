@@ -1,6 +1,7 @@
 """Progress on a terminal: a bar that is drawn in place, and whole lines above it."""
 
 import fcntl
+import io
 import os
 import pty
 import struct
@@ -8,8 +9,11 @@ import subprocess
 import sys
 import termios
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from stillhouse.core import progress_bar
 
 _WORK = """
 import sys, time
@@ -98,3 +102,20 @@ def test_bars_start_no_thread_and_no_lock_between_processes() -> None:
     code = _WORK + "import threading; print(threading.active_count(), progress_bar._bar_class()._lock)\n"
     _, screen = shown(columns=100, code=code)
     assert screen[-1].startswith("1 <unlocked _thread.RLock")
+
+
+def test_a_notebook_with_widgets_gets_their_bars(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tqdm import auto
+
+    shell = SimpleNamespace(config={"IPKernelApp": {}})
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    for widgets in (False, True):
+        with monkeypatch.context() as patch:
+            patch.setattr(progress_bar, "find_spec", lambda name, found=widgets: found or None)
+            progress_bar.in_notebook.cache_clear()
+            progress_bar._bar_class.cache_clear()
+            assert progress_bar.is_terminal(io.StringIO()) is widgets
+            assert issubclass(progress_bar._bar_class(), auto.tqdm) is widgets
+            assert ("{bar}" in progress_bar._layout(10, "words")) is widgets
+    progress_bar.in_notebook.cache_clear()
+    progress_bar._bar_class.cache_clear()

@@ -36,10 +36,11 @@ from stillhouse.preflight import contrast, examination, space
 from stillhouse.preflight.contrast import Softmax, judge
 from stillhouse.preflight.finding import Finding, print_concerns
 from stillhouse.preflight.planned import Planned, sketched
+from stillhouse.preflight.same_space import same_space
 from stillhouse.preflight.weights import checkpoints_of, student_weights, teacher_weights
 from stillhouse.search.trial import Context
 from stillhouse.teachers.store import StoreReader
-from stillhouse.values.data import Mined, stores_in
+from stillhouse.values.data import Ensemble, Mined, stores_in
 from stillhouse.values.stage import Stage
 
 Examine = Callable[..., list[Finding]]
@@ -610,3 +611,37 @@ def test_time_that_is_up_leaves_a_few_texts_of_everything(
     findings = examination.examine(module, point, healthy, workspace, seconds=0.0)
     assert "words-train (8), words-dev (8), words-test (8)" in of(findings, "vectors")[0].found
     assert "8 different texts" in of(findings, "cosines")[0].found
+
+
+@pytest.mark.parametrize(
+    ("method", "answer"),
+    [
+        ("leaf", "lives in its teacher's 32-d space: yes, so its queries can search"),
+        ("mse", "lives in its teacher's 32-d space: yes"),
+        ("hpd", "lives in its teacher's 32-d space: no, its vectors have 128 dimensions"),
+    ],
+)
+def test_it_says_whether_the_student_lives_in_its_teachers_space(
+    method: str, answer: str, healthy: Experiment, workspace: Workspace
+) -> None:
+    module, teacher = load_method(method), healthy.teacher.resolve()
+    planned = sketched(module, module.PRESETS["paper"], healthy, workspace, teacher, "cpu")
+    (finding,) = same_space(planned)
+    assert (finding.check, finding.level) == ("space", "note") and answer in finding.found
+    both = dataclasses.replace(planned, teacher=Ensemble((teacher, teacher), (0.5, 0.5)))
+    assert "space of its teachers: no, it follows several" in same_space(both)[0].found
+
+
+def test_the_recipe_for_queries_beside_a_teacher_is_one_command(trained_model: Path, tmp_path: Path) -> None:
+    said = [f"{text.capitalize()}." for text in sentences(600, 5)]
+    passages, found = tmp_path / "passages.jsonl", tmp_path / "found.json"
+    lines = [json.dumps({"text": " ".join(said[at : at + 4])}) for at in range(0, len(said), 4)]
+    passages.write_text("\n".join(lines))
+    recipe = Path(__file__).parents[2] / "search_spaces/recipes/asymmetric.yaml"
+    given = ["--teacher", str(trained_model), "--corpus", str(passages), "--column", "text"]
+    where = ["--root", str(tmp_path / "runs"), "--json", str(found)]
+    assert main(["doctor", "--file", str(recipe), *given, *where]) == 0
+    findings = read_json(found)
+    (answer,) = [each["found"] for each in findings if each["check"] == "space"]
+    assert answer.startswith("this student lives in its teacher's 32-d space: yes")
+    assert not any(each["level"] == "error" for each in findings)

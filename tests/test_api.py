@@ -28,6 +28,8 @@ from stillhouse.core.identity import fingerprint
 from stillhouse.methods import load_method, with_defaults
 from stillhouse.search.options import SweepOptions
 from stillhouse.sweeps import sweep as sweep_module
+from stillhouse.sweeps.planning import plan as plan_module
+from stillhouse.sweeps.planning.plan import Request
 from stillhouse.training.metrics_log import MetricsLog
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -86,15 +88,15 @@ def test_from_an_experiment_to_an_exported_student(experiment: Experiment, tmp_p
 
 
 def test_a_list_of_texts_becomes_a_student(tmp_path: Path, tiny_model: Path) -> None:
-    (tmp_path / "words.txt").write_text("\n".join(sentences(120)))
-    texts = Sentences(str(tmp_path / "words.txt"), count=0, held_out=20)
+    texts = sentences(120)
     values = {"batch_size": 16, "learning_rate": 1e-3}
     root = tmp_path / "runs"
     student = stillhouse.distil(
         str(tiny_model), texts, layers=(0, 1), examples=64, values=values, max_length=16, root=root
     )
     assert student.encode(["a red house", "the cat"]).shape == (2, 32)
-    assert student.figures[0].keys() == {"dev figure", "before", "after"}
+    (row,) = student.figures
+    assert row["after"] == student.metrics["agreement_spearman_cosine"] and -1 < row["before"] < 1
     dev, loss = student.curve().axes
     assert dev.lines[0].get_xdata().tolist() == [16, 32, 48, 64] and len(loss.lines[0].get_xdata()) == 4
     assert student.curve()._repr_png_().startswith(b"\x89PNG")
@@ -105,7 +107,7 @@ def test_a_list_of_texts_becomes_a_student(tmp_path: Path, tiny_model: Path) -> 
     experiment = Experiment(
         TeacherChoice(str(tiny_model)),
         TransformerChoice(layers=(0, 1)),
-        (texts,),
+        (Sentences(texts=texts),),
         budget=Budget(distil=64, evaluations=5),
         max_length=16,
     )
@@ -150,14 +152,25 @@ def test_tables_are_lists_of_rows() -> None:
     assert str(stillhouse.Rows()) == "no rows"
 
 
-def test_a_training_and_a_sweep_are_planned(experiment: Experiment, tmp_path: Path) -> None:
-    values = {"batch_size": 16}
-    trained = stillhouse.plan("mse", experiment, values=values, root=tmp_path / "runs")
-    searched = stillhouse.plan("mse", experiment, trials=4, values=values, root=tmp_path / "runs")
-    for rows in (trained, searched):
-        seconds = [row["seconds"] for row in rows if "seconds" in row]
-        assert seconds[-1] == pytest.approx(sum(seconds[:-1]), abs=1) and rows[-1]["gigabytes"] > 0
-    assert not (tmp_path / "runs/stages").exists()
+def test_a_training_and_a_sweep_are_planned(
+    experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are planned as the command does, of which tests/sweeps/test_planning.py says more."""
+    asked: list[Any] = []
+
+    def noted(work: Any, workspace: Workspace, request: Request, **_: Any) -> Any:
+        asked.append((work, workspace.root, request))
+        raise BadInput("planned")
+
+    for name in ("plan_training", "plan_sweep"):
+        monkeypatch.setattr(plan_module, name, noted)
+    shared: dict[str, Any] = {"values": {"batch_size": 16}, "workers": 2, "root": tmp_path, "device": "cpu"}
+    for trials in (0, 4):
+        with pytest.raises(BadInput, match="planned"):
+            stillhouse.plan("mse", experiment, trials=trials, **shared)
+    (training, *_), (options, root, request) = asked
+    assert training.hp.batch_size == options.space.fixed["batch_size"] == 16 and options.trials == 4
+    assert root == tmp_path and request.need.workers == 2 and request.device == "cpu"
 
 
 def test_invalid_values_are_refused_before_any_work(experiment: Experiment, tmp_path: Path) -> None:
@@ -175,7 +188,7 @@ def test_invalid_values_are_refused_before_any_work(experiment: Experiment, tmp_
     with pytest.raises(BadInput, match=r"format in \('sentence-transformers'"):
         stillhouse.export("no such stage", tmp_path / "gguf", form="gguf", root=root)
     with pytest.raises(TypeError, match="rot"):
-        stillhouse.train("mse", experiment, rot=root)  # type: ignore[call-arg]
+        stillhouse.train("mse", experiment, values={"batch_size": 16}, rot=root)  # type: ignore[call-arg]
     with pytest.raises(BadInput, match="either runs or --experiment"):
         stillhouse.compare(root=root)
     with pytest.raises(BadInput, match="Did you mean batch_size"):

@@ -6,7 +6,6 @@ and a call that was interrupted resumes.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -20,6 +19,7 @@ from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.experiments.memory import in_files
 from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.reports.rows import Rows
@@ -144,7 +144,7 @@ def embed(
     """
     from stillhouse.experiments.preparation import prepare
 
-    experiment = experiment or Experiment()
+    experiment = in_files(experiment or Experiment(), root_folder(place.get("root")))
     experiment.check()
     with _session(local=local, **place) as (workspace, device):
         return prepare(experiment, workspace, Embedding(local=local, device=device), refresh=refresh)
@@ -329,7 +329,7 @@ def sweep(
     Args:
         method: Name of the method, such as ``ibkd``; empty takes that of the experiment file.
         experiment: What all trials share; None takes the fields of the experiment file, or the defaults.
-        space: Experiment file with a search space; None takes the method's own.
+        space: Experiment file; without a search space in it, or for None, the method's own is searched.
         section: ``space`` (the grid) or ``continuous``; empty chooses by the sampler.
         scale: Name of a scale of the file, such as ``small``; empty takes the full size.
         data_root: Folder that ``$STILLHOUSE_DATA`` stands for in the file; empty takes the environment's.
@@ -429,7 +429,7 @@ def evaluate(
 
     Args:
         model: A sweep's or a stage's name or folder, an export in any form, or a model's name or path.
-        experiment: The data; None takes the defaults.
+        experiment: The data; None takes those of the sweep that the model is of, or the defaults.
         final: Whether the test split is opened; every opening is recorded in the workspace.
         documents_by: Also search documents that this model embeds, with the model's queries: ``teacher`` for
             a stage's own teacher, or a model's name or path.
@@ -443,11 +443,17 @@ def evaluate(
         BadInput: If there is no such model, the data cannot be read, or the model does not live in the space
             of ``documents_by``.
     """
+    from stillhouse.experiments.fields import experiment_of
+    from stillhouse.search.experiment_file import load_base
+    from stillhouse.sweeps.begun import sweep_of_model
     from stillhouse.sweeps.measuring import measure_models
 
     with _session(**place) as (workspace, device):
+        if experiment is None:
+            file = sweep_of_model(str(model), workspace.root)
+            experiment = experiment_of(load_base(file).experiment) if file else Experiment()
         found = measure_models(
-            experiment or Experiment(),
+            in_files(experiment, workspace.root),
             [str(model)],
             workspace,
             Embedding(local=True, device=device),
@@ -555,6 +561,7 @@ def _training(
     run = only_one(runs, str(file))
     if experiment is None:
         experiment = experiment_in(run, data_root=root) if file is not None else Experiment()
+    experiment = in_files(experiment, root_folder(place.get("root")))
     training = training_of(run, experiment, values=values, source=str(file or ""), values_source="values")
     with _session(local=local, need=need, **place) as opened:
         yield training, opened
@@ -582,11 +589,10 @@ def _sweep(
 
     data_root = str(data_root)
     base = base_run(file, method=method, preset=preset, scale=scale, data_root=data_root)
+    experiment = experiment or experiment_in(base, data_root=data_root)
     return sweep_options(
         base.method,
-        lambda space: (
-            experiment or experiment_in(replace(base, experiment=space.experiment), data_root=data_root)
-        ),
+        in_files(experiment, root_folder(root)),
         root_folder(root),
         device=device if joins(address) else _device(device),
         space=file,

@@ -278,7 +278,6 @@ def plan(
     Raises:
         BadInput: If an input cannot be used; the message says why and what to do.
     """
-    from stillhouse.sweeps.planning.page import rows_of
     from stillhouse.sweeps.planning.plan import Request, plan_sweep, plan_training
 
     need = Need(workers, 1, None)
@@ -289,10 +288,10 @@ def plan(
             device,
         ):
             request = Request(need=need, device=device, logs=workspace.root / "logs")
-            return rows_of(plan_sweep(options.on(device), workspace, request))
+            return plan_sweep(options.on(device), workspace, request).rows()
     with _training(method, experiment, values, preset, **others) as (training, (workspace, device)):
         request = Request(local=local, need=need, device=device, logs=workspace.root / "logs")
-        return rows_of(plan_training(training, workspace, request, refresh=False))
+        return plan_training(training, workspace, request, refresh=False).rows()
 
 
 def sweep(

@@ -147,7 +147,9 @@ class PlanFollower:
             plan.due = now + self.every_s
             return
         rate = course.rate or self._rate_from_here(part, course.seen, plan, now)
-        show_progress(what, course.seen, part.examples_seen, f"{words}, {rate_in_words(rate)}" if rate else words)
+        show_progress(
+            what, course.seen, part.examples_seen, f"{words}, {rate_in_words(rate)}" if rate else words
+        )
 
     @staticmethod
     def _rate_from_here(part: Stage, seen: int, plan: _Followed, now: float) -> float:

@@ -30,6 +30,7 @@ from stillhouse.preflight.space import (
     training_bytes,
     vector_bytes,
 )
+from stillhouse.reports.rows import Rows
 from stillhouse.reports.tables import aligned
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.shared_stages import first_point, shared_stages
@@ -173,6 +174,17 @@ class Plan:
         """The content of ``--json``."""
         hours = [{**dataclasses.asdict(each), "hours": each.total / 3600} for each in self.estimates]
         return {**dataclasses.asdict(self), "estimates": hours}
+
+    def rows(self) -> Rows:
+        """A table of the time here, the disk and the memory."""
+        here = self.estimates[0]
+        rows: list[dict[str, Any]] = [
+            *({"part": part, "seconds": seconds} for part, seconds in here.seconds.items() if seconds),
+            {"part": "in all", "seconds": here.total},
+            {"part": "on the disk at the end", "gigabytes": sum(m.gigabytes for m in self.made if m.stays)},
+            *({"part": f"memory of {name}", "gigabytes": gb} for name, gb in self.memory_gb.items()),
+        ]
+        return Rows(rows)
 
     def lines(self) -> Iterator[str]:
         """The lines that the command prints."""

@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 FAISS ?= cpu
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 READY := $(VENV)/.ready-$(FAISS)
 TOOLS := $(VENV)/.ready-dev
 DOCS := $(VENV)/.ready-docs
@@ -108,27 +109,25 @@ ui: $(READY)     ## the MLflow UI over ./runs; prints the page of each sweep's t
 clean:           ## remove the virtual environment; runs/ stays
 	rm -rf $(VENV)
 
-# torch goes first and pinned, so that no other package's range pulls another build of it.
+# torch goes first and pinned, so that no other package's range pulls another build of it. All cores compile.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14) and "CPython 3.11 to 3.13 is needed: make PYTHON=python3.12 sweep")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-	    --editable '.[$(FAISS),demo,onnx]'
+	$(PIP) --no-compile torch
+	$(PIP) --no-compile --editable '.[$(FAISS),demo,onnx]'
+	$(BIN)/python -m compileall -qq -j 0 -x '/tests?/' "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" || true
 	touch $@
 
 $(TOOLS): $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-	    --editable '.[$(FAISS),demo,dev]'
+	$(PIP) --editable '.[$(FAISS),demo,dev]'
 	touch $@
 
 $(CLUSTERS): $(TOOLS)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-	    --editable '.[$(FAISS),cluster-test]'
+	$(PIP) --editable '.[$(FAISS),cluster-test]'
 	touch $@
 
 $(MUTMUT): $(TOOLS)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt 'mutmut>=3.8,<3.9'
+	$(PIP) 'mutmut>=3.8,<3.9'
 	touch $@
 
 # SkyPilot wants click below 8.2 and uvicorn below 0.36, which are older than those of constraints.txt.
@@ -138,6 +137,5 @@ $(SKY)/.ready:
 	touch $@
 
 $(DOCS): $(TOOLS)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-	    --editable '.[$(FAISS),docs]'
+	$(PIP) --editable '.[$(FAISS),docs]'
 	touch $@

@@ -14,11 +14,7 @@ import pytest
 
 from stillhouse.core.databases import copies_of
 from stillhouse.core.errors import BadInput
-<<<<<<< HEAD
 from stillhouse.tracking import BEST_SUFFIX, Row, View, reading
-=======
-from stillhouse.tracking import CHAMPION_SUFFIX, Row, View, reading
->>>>>>> 81021ec (docs: say where a browser shows a sweep's trials and several sweeps side by side)
 from stillhouse.tracking.location import prepare, relocate, tracking_uri
 from stillhouse.tracking.mlflow_tracker import MLflowTracker
 from stillhouse.tracking.reading import read_runs, say_pages, where_to_look

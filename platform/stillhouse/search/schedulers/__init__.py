@@ -36,7 +36,7 @@ class SchedulerModule(Protocol):
     """The contract of a scheduler's module.
 
     ``RUNGS`` are the shares of the budget at which a trial may be stopped, and ``CONTINUES`` is the expected
-    share of trials that continue past one. Estimates of time read both; without rungs no early end is expected.
+    share of trials that continue past one. Estimates of time read both; without rungs no trial ends early.
     """
 
     RUNGS: tuple[float, ...]

@@ -27,13 +27,16 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/index.md", "docs/tutorial.md")
 NEEDS_A_CLUSTER = ("README.md", "On a cluster")
 """The one section whose lines are not run: page and heading."""
-SMALL = "--teacher TINY --corpus texts.jsonl --column body --sentences 0 --labelled labelled.jsonl --pairs 0"
+SMALL = (
+    "--teacher TINY --corpus texts.jsonl --column body --sentences 0 --labelled labelled.jsonl --pairs 0 "
+    "--trials 2 --distil-budget 256 --finetune-budget 64 --refit 512 --set budget.refit.finetune=64"
+)
+"""The job with a corpus, a teacher and budgets of seconds."""
 REPLACED = (
     # What runs for ever, or runs this test again, is looked at by make alone.
     (r"^make (test|ui)$", r"make --dry-run \1"),
-    # A corpus and a teacher of minutes.
-    (r"^make sweep$", f"jobs/sweep_ibkd.py {SMALL} --trials 2 --distil-budget 256 --finetune-budget 64"),
-    (r"(?<=stillhouse )((?:doctor|plan|train) ibkd)(?! --local --corpus)", rf"\1 {SMALL}"),
+    # The corpus and the teacher.
+    (r"^make sweep$", f"jobs/sweep_ibkd.py {SMALL}"),
     (r"BAAI/bge-base-en-v1\.5|all-MiniLM-L6-v2", "TINY"),
     (
         r"stillhouse (embed|(?:train|sweep) ibkd(?: --name library)?)(.* --split-sentences)",

@@ -45,6 +45,7 @@ def test_a_local_ray_listens_on_loopback_alone(
     assert os.environ.get("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER") is None, "the setting ends with the start"
 
 
+@pytest.mark.long
 def test_ranks_on_this_machine_listen_on_loopback_alone(tmp_path: Path, tiny_model: Path) -> None:
     """Two ranks as plain processes, as long as they run; for Ray Train see `search/test_nested.py`."""
     (tmp_path / "texts.txt").write_text("".join(f"the {a} and the {b}\n" for a in NOUNS for b in NOUNS))

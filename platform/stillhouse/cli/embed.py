@@ -18,7 +18,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         commands,
         "embed",
         "read a corpus and run the teacher over it once",
-        "stillhouse embed --corpus 'texts/*.jsonl' --column body --sentences 0\n  stillhouse embed --local\n"
+        "stillhouse embed --corpus 'texts/*.jsonl' --column body\n  stillhouse embed --local\n"
         "  stillhouse embed --file search_spaces/recipes/search.yaml --variant recipe",
     )
     add_local(command)

@@ -35,7 +35,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         "plan",
         "say what a command will take: rows, tokens, GB, memory and hours",
         "stillhouse plan ibkd --trials 40\n"
-        "  stillhouse plan ckd --for train --local --corpus 'texts/*.jsonl' --column body --sentences 0\n"
+        "  stillhouse plan ckd --for train --local --corpus 'texts/*.jsonl' --column body\n"
         "  stillhouse plan ibkd --nodes 8 --speed 40",
     )
     add_method(command)

@@ -37,6 +37,7 @@ from stillhouse.search.shared_stages import first_point, shared_stages
 from stillhouse.search.trial import Context
 from stillhouse.sweeps.baseline import baseline_choices
 from stillhouse.sweeps.forecast import (
+    DELIVERY,
     EMBEDDING,
     PARTS,
     READING,
@@ -476,20 +477,23 @@ class _Planner:
         per_node = -(-max(1, len(work.refits)) // nodes)
         share = cores if self.need.gpus or self.need.nested else max(cores, self.cpus // per_node)
         work = dataclasses.replace(work, slots=slots, cores=cores * speed, refit_cores=share * speed)
-        found = seconds_of_parts(work, paces, model_s=seconds_per_model(self.workspace) / speed)
+        found = seconds_of_parts(work, paces, model_s=seconds_per_model(self.workspace))
         if found is None:
             raise BadInput("every stage must have run here or have been timed. Run the plan again.")
         read = self.known.seconds * max(0.0, self.known.factor - 1)
         new = sum(count for table, _, count in tokens if not self.workspace.finished(table))
         taught = sum(count.tokens for _, count in embedded)
         embedding = (
-            taught / (teacher_rate * speed * teachers) + measured.load_s if taught and teacher_rate else 0
+            taught / (teacher_rate * speed * teachers) + measured.load_s / speed
+            if taught and teacher_rate
+            else 0
         )
         seconds = {
             READING: read if self.known.workspace is not self.workspace else 0.0,
             EMBEDDING: embedding,
             **found,
         }
+        seconds[DELIVERY] /= speed
         seconds[SEARCH] += new / _TOKENISING / (1 if self.request.local else max(1.0, self.cpus * nodes))
         where = "here"
         if nodes != 1 or speed != 1:

@@ -554,8 +554,8 @@ def test_ranks_without_room_say_what_they_wait_for(
         task = ray.remote(run).options(num_cpus=0).remote(plan, workspace, where=two)
         with PlanFollower(workspace, every_s=0.5) as following:
             following.follow("trial 0", plan)
-            until_said("  trial 0: waiting for room for 2 workers with 1 CPU each, for ")
+            until_said("trial 0: waiting for room for 2 workers with 1 CPU each, for ")
             ray.kill(holder)
-            until_said("  trial 0: has room for 2 workers with 1 CPU each, after ")
+            until_said("trial 0: has room for 2 workers with 1 CPU each, after ")
         ray.get(task)
     assert workspace.finished(plan)

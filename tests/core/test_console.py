@@ -219,7 +219,7 @@ def test_lines_of_a_job_begin_with_its_clock(clock: list[float], capsys: pytest.
         say("champion")
         tell("trial 5")
     tell("no job")
-    assert capsys.readouterr().out.splitlines() == [
+    assert capsys.readouterr().err.splitlines() == [
         "[0:00] embedding: 0 of 900 texts",
         "[12:31] embedding: 100 of 900 texts, 0.1/s, 1:40:08 left",
         "[12:41, about 8:00 left] trial 3: 3,072 examples",

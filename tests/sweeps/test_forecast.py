@@ -156,7 +156,7 @@ def test_reading_and_embedding_say_what_is_left(
         now[0] = 100.0 + at
         capsys.readouterr()
         progress(done, total)
-        line, left = capsys.readouterr().out, seen[-1][0] - at
+        line, left = capsys.readouterr().err, seen[-1][0] - at
         if done < total and left <= seen[-1][0] / 2:
             minutes, seconds = line.split(", ")[-1].removesuffix(" left\n").split(":")
             assert is_close(int(minutes) * 60 + int(seconds), left), line

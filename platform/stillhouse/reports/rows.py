@@ -9,10 +9,10 @@ class Rows(list[dict[str, Any]]):
 
     def __str__(self) -> str:
         """The table in aligned columns."""
-        from stillhouse.reports.tables import aligned
+        from stillhouse.reports.layout import table_lines
 
         columns, cells = self._cells()
-        return "\n".join(aligned(columns, cells, left=self._texts(columns))) if self else "no rows"
+        return "\n".join(table_lines(columns, cells, self._texts(columns))) if self else "no rows"
 
     def _repr_html_(self) -> str:
         columns, cells = self._cells()

@@ -31,7 +31,7 @@ from stillhouse.preflight.space import (
     vector_bytes,
 )
 from stillhouse.reports.rows import Rows
-from stillhouse.reports.tables import aligned
+from stillhouse.reports.layout import table_lines
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.shared_stages import first_point, shared_stages
 from stillhouse.search.trial import Context
@@ -217,7 +217,7 @@ class Plan:
 
 
 def _table(names: list[str], cells: list[list[str]], left: set[int]) -> Iterator[str]:
-    for line in aligned(names, cells, left=left):
+    for line in table_lines(names, cells, left):
         yield f"  {line}".rstrip()
 
 

@@ -104,7 +104,7 @@ def test_every_flag_is_read(command: str, without_work: None, monkeypatch: pytes
     monkeypatch.setattr(main_module, "Namespace", watched)
     for line in LINES[command]:
         main([command, *line])
-    read = {name for options in seen for name in vars(options).get("_read", ())}
+    read: set[str] = set().union(*(vars(options).get("_read", ()) for options in seen))
     assert flags_of(command) - read - UNREAD.get(command, set()) == set()
     assert not UNREAD.get(command, set()) & read, "an exception is for what is not read"
 

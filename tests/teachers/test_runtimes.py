@@ -199,8 +199,13 @@ def test_vectors_that_are_still_computed_are_read_in_order(tiny_model: Path) -> 
 def answering(monkeypatch: pytest.MonkeyPatch, reason: str = "", *, large: int = 0) -> list[Store]:
     """Let every runtime be installed, and OpenVINO serve unless there is a reason; return what is checked."""
     checked: list[Store] = []
+
+    def why(store: Store, *_: object) -> str:
+        checked.append(store)
+        return reason
+
     monkeypatch.setattr(choosing, "why_not", lambda *_: "")
-    monkeypatch.setattr(choosing, "why_unfit", lambda store, *_: checked.append(store) or reason)
+    monkeypatch.setattr(choosing, "why_unfit", why)
     monkeypatch.setattr(choosing, "LARGE", large)
     return checked
 

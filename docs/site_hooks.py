@@ -89,13 +89,16 @@ def notebook_title(path: Path) -> str:
 
 
 def notebook_page(path: Path) -> str:
-    """Write a notebook as Markdown: code cells as blocks, printed text after each."""
+    """Write a notebook as Markdown: code cells as blocks, after each what it printed or shows."""
     parts = []
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         source = "".join(cell["source"])
         parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
         for output in cell.get("outputs", []):
-            lines = output.get("text") or output.get("data", {}).get("text/plain") or []
-            if lines:
+            shown = output.get("data", {})
+            lines = output.get("text") or shown.get("text/plain") or []
+            if "text/html" in shown:
+                parts.append("".join(shown["text/html"]))
+            elif lines:
                 parts.append(f"```text\n{''.join(lines).rstrip()}\n```")
     return "\n\n".join(parts) + "\n"

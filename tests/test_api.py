@@ -97,9 +97,10 @@ def test_a_list_of_texts_becomes_a_student(tmp_path: Path, tiny_model: Path) -> 
     assert student.encode(["a red house", "the cat"]).shape == (2, 32)
     (row,) = student.figures
     assert row["after"] == student.metrics["agreement_spearman_cosine"] and -1 < row["before"] < 1
-    dev, loss = student.curve().axes
+    drawn: Any = student.curve()
+    dev, loss = drawn.axes
     assert dev.lines[0].get_xdata().tolist() == [16, 32, 48, 64] and len(loss.lines[0].get_xdata()) == 4
-    assert student.curve()._repr_png_().startswith(b"\x89PNG")
+    assert drawn._repr_png_().startswith(b"\x89PNG")
     page = student._repr_html_()
     assert "agreement_spearman_cosine" in page and "data:image/png" in page and page.count("<tr>") == 2
     saved = student.save(tmp_path / "student")
@@ -134,7 +135,8 @@ def test_a_curve_runs_through_all_stages(workspace: Workspace) -> None:
     assert student.start == before and student.figures == [
         {"dev figure": "agreement", "before": 0.1, "after": 0.5}
     ]
-    dev, loss = student.curve().axes
+    drawn: Any = student.curve()
+    dev, loss = drawn.axes
     assert [line.get_xdata().tolist() for line in loss.lines] == [[16], [80]]
     assert [line.get_xdata()[0] for line in dev.lines] == [32, 96, 0], "the last is the line before training"
 

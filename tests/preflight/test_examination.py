@@ -40,7 +40,7 @@ from stillhouse.preflight.same_space import same_space
 from stillhouse.preflight.weights import checkpoints_of, student_weights, teacher_weights
 from stillhouse.search.trial import Context
 from stillhouse.teachers.store import StoreReader
-from stillhouse.values.data import Ensemble, Mined, stores_in
+from stillhouse.values.data import Ensemble, Mined, Model, stores_in
 from stillhouse.values.stage import Stage
 
 Examine = Callable[..., list[Finding]]
@@ -628,6 +628,7 @@ def test_it_says_whether_the_student_lives_in_its_teachers_space(
     planned = sketched(module, module.PRESETS["paper"], healthy, workspace, teacher, "cpu")
     (finding,) = same_space(planned)
     assert (finding.check, finding.level) == ("space", "note") and answer in finding.found
+    assert isinstance(teacher, Model)
     both = dataclasses.replace(planned, teacher=Ensemble((teacher, teacher), (0.5, 0.5)))
     assert "space of its teachers: no, it follows several" in same_space(both)[0].found
 

@@ -108,7 +108,7 @@ def test_a_list_of_texts_becomes_a_student(tmp_path: Path, tiny_model: Path) -> 
     experiment = Experiment(
         TeacherChoice(str(tiny_model)),
         TransformerChoice(layers=(0, 1)),
-        (Sentences(texts=texts),),
+        (Sentences(texts=texts, held_out=20),),
         budget=Budget(distil=64, evaluations=5),
         max_length=16,
     )
@@ -191,6 +191,8 @@ def test_invalid_values_are_refused_before_any_work(experiment: Experiment, tmp_
         stillhouse.export("no such stage", tmp_path / "gguf", form="gguf", root=root)
     with pytest.raises(TypeError, match="rot"):
         stillhouse.train("mse", experiment, values={"batch_size": 16}, rot=root)  # type: ignore[call-arg]
+    with pytest.raises(BadInput, match="must be given texts"):
+        stillhouse.distil("all-MiniLM-L6-v2", None, root=root)
     with pytest.raises(BadInput, match="either runs or --experiment"):
         stillhouse.compare(root=root)
     with pytest.raises(BadInput, match="Did you mean batch_size"):

@@ -6,6 +6,7 @@ and a call that was interrupted resumes.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -13,6 +14,7 @@ from stillhouse.cluster.connection import joins
 from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import Workspace, root_folder
 from stillhouse.core.devices import require_device, resolve_device
+from stillhouse.core.errors import require
 from stillhouse.core.remotes import default_remote
 from stillhouse.experiments.budget import DISTIL, Budget
 from stillhouse.experiments.embedding import Embedding
@@ -68,7 +70,7 @@ class FromFile(Place, total=False):
 
 
 def distil(
-    teacher: "str | TeacherChoice",
+    teacher: str | TeacherChoice,
     texts: Any,
     *,
     pairs: Any = None,
@@ -85,12 +87,13 @@ def distil(
 
     Args:
         teacher: Name or folder of the large model.
-        texts: A list, a column of a DataFrame or of a dataset, or `Sentences`.
+        texts: A list, a column of a DataFrame or of a dataset, of which a tenth is held out for dev and for
+            test each; or `Sentences`.
         pairs: Labelled rows of a query and a passage to fine-tune on afterwards, or `Pairs`.
         method: Name of the method; empty takes ``leaf``, which reads texts alone and leaves the student in
             its teacher's space, or ``mse`` where there are pairs.
         layers: Layers of the teacher that the student keeps; see `TransformerChoice`.
-        examples: Texts that the student sees; 0 takes each text once, and 8,192 where there are fewer.
+        examples: Texts that the student sees; 0 sees each text once, or 8,192 in all where there are fewer.
         evaluations: Measurements on dev on the way, for the curve.
         values: Hyper-parameters that differ from the method's; of ``leaf`` alone, the learning rate is 1e-3
             where it is not given, as its paper trains for much longer.
@@ -101,24 +104,29 @@ def distil(
     Raises:
         BadInput: If an input cannot be used; the message says why and what to do.
     """
+    require(texts is not None, "`distil` must be given texts", texts=texts)
     sentences = texts if isinstance(texts, Sentences) else Sentences(texts=texts)
-    counted = 0 if isinstance(texts, Sentences) else max(len(texts), DISTIL)
-    data = (
-        (sentences,)
-        if pairs is None
-        else (sentences, pairs if isinstance(pairs, Pairs) else Pairs(rows=pairs))
-    )
+    if sentences.texts is not None:
+        count = len(sentences.texts)
+        examples = examples or max(count, DISTIL)
+        sentences = sentences if sentences is texts else replace(sentences, held_out=_held_out(count))
+    labelled = () if pairs is None else (pairs if isinstance(pairs, Pairs) else Pairs(rows=pairs),)
     experiment = Experiment(
-        teacher=teacher if isinstance(teacher, TeacherChoice) else TeacherChoice(teacher),
+        teacher=teacher,
         student=TransformerChoice(layers=layers),
-        data=data,
-        budget=Budget(distil=examples or counted, evaluations=evaluations),
+        data=(sentences, *labelled),
+        budget=Budget(distil=examples, evaluations=evaluations),
         max_length=max_length,
         seed=seed,
     )
     method = method or ("leaf" if pairs is None else "mse")
     quick = {"learning_rate": 1e-3} if method == "leaf" else {}
     return train(method, experiment, values={**quick, **(values or {})}, **place)
+
+
+def _held_out(count: int) -> int:
+    """Texts for dev and for test each: a tenth, from 20 to 1,000."""
+    return min(max(count // 10, 20), 1000)
 
 
 def embed(

@@ -1,9 +1,9 @@
 """An experiment: everything but the hyper-parameters, as a composition of frozen values."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stillhouse.core.errors import require
 from stillhouse.core.roles import ASYMMETRIC, Reading
@@ -58,6 +58,21 @@ class Experiment:
     max_length: int = 0
     compute: str = "auto"
     seed: int = 0
+
+    if TYPE_CHECKING:
+        # What may be given; the fields have what `__post_init__` makes of it.
+        def __init__(
+            self,
+            teacher: TeacherChoice | str = ...,
+            student: StudentChoice = ...,
+            data: DataKind[Any] | Iterable[DataKind[Any]] = ...,
+            without: tuple[str, ...] = ...,
+            budget: Budget = ...,
+            selection: Selection = ...,
+            max_length: int = ...,
+            compute: str = ...,
+            seed: int = ...,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         """Check the ranges, and that the kinds of data go together."""

@@ -34,6 +34,10 @@ class Held:
     what: str
     sha256: str
 
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self.lines)
+
     def __str__(self) -> str:
         """Their number."""
         return f"{len(self.lines):,} {self.what}"

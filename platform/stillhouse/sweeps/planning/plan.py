@@ -30,8 +30,8 @@ from stillhouse.preflight.space import (
     training_bytes,
     vector_bytes,
 )
-from stillhouse.reports.rows import Rows
 from stillhouse.reports.layout import table_lines
+from stillhouse.reports.rows import Rows
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.shared_stages import first_point, shared_stages
 from stillhouse.search.trial import Context

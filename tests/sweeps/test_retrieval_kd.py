@@ -25,10 +25,10 @@ from stillhouse.search.space import Categorical, Float, Space
 from stillhouse.search.trial import Context
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.sizes import sizes
-from stillhouse.sweeps.contenders import untrained
 from stillhouse.sweeps.export import export_stage
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training import pair_scores
+from stillhouse.training.figures import untrained
 from stillhouse.training.models import encoder_in
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where

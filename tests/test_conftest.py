@@ -20,6 +20,7 @@ def test_the_tiny_model_loads_and_knows_words_and_letters(tiny_model: Path) -> N
 
 def test_what_was_skipped_is_said_by_reason(request: pytest.FixtureRequest) -> None:
     conftest = request.config.pluginmanager.get_plugin(str(Path(__file__).parent / "conftest.py"))
+    assert conftest is not None
     said: list[str] = []
     skips = [SimpleNamespace(longrepr=("a.py", 1, f"Skipped: no {what}")) for what in ("disk", "net", "net")]
     conftest.pytest_terminal_summary(SimpleNamespace(stats={"skipped": skips}, write_line=said.append))

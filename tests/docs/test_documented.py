@@ -5,6 +5,7 @@ cluster", which need one.
 """
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -70,9 +71,14 @@ class Block:
     text: str
 
 
+def run_code(code: str) -> None:
+    exec(code, {"__name__": "__main__"})
+
+
 def blocks(page: str, text: str) -> Iterator[Block]:
     """Yield the blocks that a reader runs; a block of a language that is not known is an error."""
-    heading, fence, found = "", "", []
+    heading, fence = "", ""
+    found: list[str] = []
     for line in text.splitlines():
         if fence and line.strip() == "```":
             if fence != "text" and (page, heading) != NEEDS_A_CLUSTER:
@@ -191,11 +197,7 @@ def test_what_is_documented_runs(tmp_path: Path, ray_folder: str, monkeypatch: p
             texts = [block.text] if block.python else lines_of(block.text)
             for text in texts:
                 small = replaced(text, words)
-                work = (
-                    (lambda code=small: exec(code, {"__name__": "__main__"}))
-                    if block.python
-                    else command(small)
-                )
+                work = functools.partial(run_code, small) if block.python else command(small)
                 code = forked(work, printed)
                 output = printed.read_text()
                 assert code == 0, f"{block.place}\n{small}\nexit code {code}\n{output[-4000:]}"

@@ -37,7 +37,7 @@ CASES = [
 
 def test_a_string_is_a_teacher_and_one_kind_is_a_tuple_of_one() -> None:
     sentences = Sentences("texts.txt")
-    short = Experiment(teacher="all-MiniLM-L6-v2", data=sentences)  # type: ignore[arg-type]
+    short = Experiment(teacher="all-MiniLM-L6-v2", data=sentences)
     assert short == Experiment(teacher=TeacherChoice("all-MiniLM-L6-v2"), data=(sentences,))
     both = [sentences, Pairs("pairs.jsonl")]
     assert Experiment(data=both) == Experiment(data=tuple(both))  # type: ignore[arg-type]

@@ -163,7 +163,8 @@ def test_a_sweep_stands_for_the_student_that_it_delivered(sweep: Path, workspace
     for name in ("library", str(sweep / "export"), stage.name):
         assert stage_folder(name, workspace) == stage
     assert stage_folder("elsewhere", workspace) is None
-    for old in ({}, {"seconds": {}}):  # An older version put a sweep's forecast there, under a stage's name.
+    forecasts: tuple[dict[str, dict[str, float]], ...] = ({}, {"seconds": {}})
+    for old in forecasts:  # An older version put a sweep's forecast there, under a stage's name.
         (sweep / "plan.json").write_text(json.dumps(old))
         assert stage_of("library", workspace) == stage_of(str(sweep), workspace) == stage
     (sweep / "export.json").unlink()

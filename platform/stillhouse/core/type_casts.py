@@ -48,7 +48,8 @@ def check_types(value: Any, path: str, /, **remedies: str) -> None:
     Raises:
         BadInput: There is such a field; the message names it by its path.
     """
-    hints = _hints(type(value))
+    owner: Any = type(value)
+    hints = _hints(owner)
     for field in dataclasses.fields(value):
         given = getattr(value, field.name)
         plain = str(given) if isinstance(given, PurePath) else given

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,8 +122,6 @@ def in_files(experiment: "Experiment", root: Path) -> "Experiment":
         experiment: The experiment.
         root: The workspace's folder.
     """
-    from dataclasses import replace
-
     data = tuple(kind.in_files(root) for kind in experiment.data)
     return experiment if data == experiment.data else replace(experiment, data=data)
 

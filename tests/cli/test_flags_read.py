@@ -16,7 +16,7 @@ from stillhouse.core.artifacts import Workspace
 
 UNREAD = {"doctor": {"address", "actors", "cpus_per_worker", "gpus_per_worker", "wait_for_nodes", "refresh"}}
 """`doctor` takes the command line of `train` as it is."""
-LINES = {
+LINES: dict[str, list[list[str]]] = {
     "sweep": [["mse"]],
     "train": [["mse", "--variant="]],
     "doctor": [["mse", "--local"]],

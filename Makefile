@@ -16,13 +16,16 @@ TESTS ?= tests
 ARGS ?=
 SUITES ?= test-long cluster-test faults fuzz mutants
 
-.PHONY: sweep test test-long cluster-test mutants faults fuzz release check format docs sbom audit lock ui bench papers peers clean help
+.PHONY: sweep sweep-full test test-long cluster-test mutants faults fuzz release check format docs sbom audit lock ui bench papers peers clean help
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 sweep: $(READY)  ## the main job: embed, search, evaluate, export (again: resumes, or skips what is finished)
 	$(BIN)/python jobs/sweep_ibkd.py $(ARGS)
+
+sweep-full: $(READY) ## the main job with longer trials and refits, as the sweep ibkd-full, on the same vectors
+	$(BIN)/python jobs/sweep_ibkd.py --scale full --name ibkd-full $(ARGS)
 
 test: $(TOOLS)   ## the tests, in three processes; TESTS=tests/losses for some of them
 	$(BIN)/python -m pytest $(TESTS) -m "not long" --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)

@@ -42,10 +42,10 @@ def words(tmp_path: Path) -> Model:
     ("kind", "form", "programs"),
     [
         ("transformer", STOCK, 1),
-        ("transformer", ONNX, 2),
+        pytest.param("transformer", ONNX, 2, marks=pytest.mark.long),
         ("transformer", ONNX_INT8, 2),
-        ("roberta", ONNX, 2),
-        ("lowered", ONNX, 2),
+        pytest.param("roberta", ONNX, 2, marks=pytest.mark.long),
+        pytest.param("lowered", ONNX, 2, marks=pytest.mark.long),
         ("recurrent", COMPACT, 1),
         ("static", STOCK, 1),
         ("static", ONNX, 1),

@@ -54,7 +54,7 @@ def test_a_store_of_pytorch_has_the_key_that_it_had(store: Store) -> None:
         replace(store, runtime="tensorrt")
 
 
-@pytest.mark.parametrize("runtime", [ONNX, OPENVINO])
+@pytest.mark.parametrize("runtime", [ONNX, pytest.param(OPENVINO, marks=pytest.mark.long)])
 def test_a_converted_teacher_gives_the_vectors_of_pytorch_and_resumes_bit_for_bit(
     runtime: str, workspace: Workspace, store: Store
 ) -> None:

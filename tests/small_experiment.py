@@ -5,6 +5,7 @@ import itertools
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -180,3 +181,29 @@ def write_fever(root: Path) -> None:
     (root / "fever/train.jsonl").write_text("\n".join(json.dumps(claim) for claim in claims))
     (root / "fever/wiki-pages").mkdir()
     (root / "fever/wiki-pages/wiki-001.jsonl").write_text("\n".join(pages))
+
+
+@pytest.fixture(scope="session")
+def trained_model(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny model, trained until its cosines follow the share of words that two texts have in common."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    model: Any = SentenceTransformer(str(tiny_model), device="cpu")
+    texts = sentences(32, 11)
+    words = [set(text.split()) for text in texts]
+    shared = [len(a & b) / len(a | b) for a, b in itertools.product(words, words)]
+    target_BB = torch.tensor(shared).view(len(texts), len(texts))
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model.eval()
+        for _ in range(60):
+            vectors_BE = model(model.tokenize(texts))["sentence_embedding"]
+            loss = (vectors_BE @ vectors_BE.T - target_BB).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    folder = tmp_path_factory.mktemp("trained") / "model"
+    model.save(str(folder), create_model_card=False)
+    return folder

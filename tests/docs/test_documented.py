@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tiny_model import WORDS, write_tiny_model  # type: ignore[import-not-found]
+from tiny_model import WORDS  # type: ignore[import-not-found]
 
 from stillhouse.cli.main import main
 
@@ -38,6 +38,7 @@ REPLACED = (
     (r"^make (test|ui)$", r"make --dry-run \1"),
     # The corpus and the teacher.
     (r"^make sweep$", f"jobs/sweep_ibkd.py {SMALL}"),
+    (r"^make sweep-full$", f"jobs/sweep_ibkd.py --scale full --name ibkd-full {SMALL}"),
     (r"BAAI/bge-base-en-v1\.5|all-MiniLM-L6-v2", "TINY"),
     (
         r"stillhouse (embed|(?:train|sweep) ibkd(?: --name library)?)(.* --split-sentences)",
@@ -180,14 +181,16 @@ def write_texts(folder: Path) -> None:
 
 @pytest.mark.ray
 @pytest.mark.long
-def test_what_is_documented_runs(tmp_path: Path, ray_folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_documented_runs(
+    tmp_path: Path, trained_model: Path, ray_folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every block of the three pages ends with exit code 0, one after another over one workspace."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RAY_TMPDIR", ray_folder)
     monkeypatch.delenv("STILLHOUSE_ROOT", raising=False)
     write_texts(tmp_path)
     words = {
-        "TINY": str(write_tiny_model(tmp_path / "tiny")),
+        "TINY": str(trained_model),
         "DATA": "published",
         "STAGE": "no training yet",
     }

@@ -59,7 +59,7 @@ def plan(name: str, context: Context, changes: dict[str, Any] | None = None, pre
 @pytest.mark.parametrize(
     ("name", "preset"),
     [
-        (name, preset)
+        pytest.param(name, preset, marks=[] if preset == "paper" else [pytest.mark.long])
         for name in known_methods()
         for preset, values in load_method(name).PRESETS.items()
         if preset == "paper" or values != load_method(name).PRESETS["paper"]

@@ -42,6 +42,7 @@ from stillhouse.corpora.published.judged import find_collections
 from stillhouse.corpora.published.msmarco import marco_pairs
 from stillhouse.corpora.published.sentence_tasks import read_tasks, task_files
 from stillhouse.corpora.reading.corpus import ReadOptions, read_texts
+from stillhouse.corpora.reading.counting import Taking
 from stillhouse.corpora.reading.labelled import read_labelled
 from stillhouse.corpora.reading.parallel import ParallelCorpus, read_parallel
 from stillhouse.corpora.reading.scored import read_scored
@@ -306,7 +307,7 @@ def _read_encoded(folder: Path) -> None:
 def _read_marco(folder: Path) -> None:
     found = marco_pairs(str(folder))
     if found is not None:
-        _all(found.rows())
+        _all(found.rows(Taking(None)))
 
 
 def _read_collections(folder: Path) -> None:

@@ -101,7 +101,7 @@ def test_few_rooms_know_kinds_of_data() -> None:
         for path in FILES
         if any(module.startswith(kinds) for module in imported(path))
     }
-    assert asking == {"experiments", "methods", "recipes", "preflight", "sweeps", "cli"}
+    assert asking == {"experiments", "methods", "recipes", "preflight", "sweeps", "cli", "api"}
 
 
 def late_imports(path: Path) -> set[str]:

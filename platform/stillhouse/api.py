@@ -19,6 +19,7 @@ from stillhouse.core.remotes import default_remote
 from stillhouse.experiments.budget import DISTIL, Budget
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.fields import experiment_of
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.memory import in_files
@@ -450,7 +451,6 @@ def evaluate(
         BadInput: If there is no such model, the data cannot be read, or the model does not live in the space
             of ``documents_by``.
     """
-    from stillhouse.experiments.fields import experiment_of
     from stillhouse.search.experiment_file import load_base
     from stillhouse.sweeps.begun import sweep_of_model
     from stillhouse.sweeps.measuring import measure_models

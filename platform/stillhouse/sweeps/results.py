@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stillhouse.core.devices import resolve_device
 from stillhouse.reports.rows import Rows
 
 if TYPE_CHECKING:
@@ -90,7 +91,6 @@ class Trained:
 
     @cached_property
     def _encoder(self) -> "Encoder":
-        from stillhouse.core.devices import resolve_device
         from stillhouse.training.models import encoder_in
 
         encoder: Any = encoder_in(self.folder, resolve_device("auto"))

@@ -50,6 +50,11 @@ _OWN_LOCATIONS = """
 """
 
 
+def own_database(root: Path) -> Path:
+    """Return the file of the workspace's own database of runs."""
+    return root.resolve() / "mlflow.db"
+
+
 def tracking_uri(root: Path) -> str:
     """Return ``$MLFLOW_TRACKING_URI``, else ``mlflow.db`` in the workspace.
 
@@ -57,7 +62,7 @@ def tracking_uri(root: Path) -> str:
         BadInput: A plain folder, which MLflow 3 no longer accepts, a scheme that it does not know, or a
             database whose driver is not installed.
     """
-    uri = os.environ.get("MLFLOW_TRACKING_URI", "").strip() or f"sqlite:///{root.resolve() / 'mlflow.db'}"
+    uri = os.environ.get("MLFLOW_TRACKING_URI", "").strip() or f"sqlite:///{own_database(root)}"
     scheme = uri.partition("://")[0].partition("+")[0]
     require(
         "://" in uri and scheme in _SCHEMES,

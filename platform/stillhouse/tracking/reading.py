@@ -14,7 +14,7 @@ from stillhouse.core.databases import damage_of_database
 from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.core.redaction import redacted
 from stillhouse.tracking import BEST_SUFFIX
-from stillhouse.tracking.location import ENVIRONMENT, sqlite_path
+from stillhouse.tracking.location import ENVIRONMENT, own_database, sqlite_path
 
 COMPARISON = "stillhouse.comparison"
 """The tag of a run that holds a comparison; such runs are never compared themselves."""
@@ -152,7 +152,7 @@ def _in_browser(uri: str, page: str) -> str:
 
 def say_pages() -> None:
     """Print for each sweep of the default workspace where `make ui` shows its trials."""
-    path = default_root().resolve() / "mlflow.db"
+    path = own_database(default_root())
     pages = _pages(f"sqlite:///{path}") if path.exists() else {}
     for name, page in pages.items():
         show(f"trials of {name.removeprefix('stillhouse-')}: {UI}{page}")

@@ -52,7 +52,7 @@ def run_job(folder: Path, ray_folder: str, job: str, *words: str) -> str:
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout
+    return ran.stdout + ran.stderr
 
 
 @pytest.fixture
@@ -81,8 +81,8 @@ def test_commands_after_a_sweep_take_its_experiment(
         found = json.loads((swept / "found.json").read_text())
         assert found["metrics"] == dev
         assert all(found["teacher"][figure] == teacher[figure] for figure in dev)
-        said = capsys.readouterr().out
-        assert "as sweep ibkd: 16 tokens, 1 negative" in said and "kept " in said
+        printed = capsys.readouterr()
+        assert "as sweep ibkd: 16 tokens, 1 negative" in printed.err and "kept " in printed.out
     assert stillhouse.evaluate("ibkd", root="runs") == dev
     for words in (
         ["doctor", "ibkd", "--set", "distil_batch_size=32"],
@@ -91,14 +91,13 @@ def test_commands_after_a_sweep_take_its_experiment(
         ["plan", "ibkd", "--trials", "40"],
         ["evaluate", "ibkd", "--final"],
         ["export", "ibkd", "exported"],
-        ["evaluate", "exported", "--suite", "cost", "--against", "ibkd"],
+        ["evaluate", "exported", "--like", "ibkd", "--against", "ibkd"],
     ):
         found_errors = words[0] == "doctor"  # The tiny teacher was never trained.
         assert main([*words, "--root", "runs"]) == found_errors, (words, capsys.readouterr().err)
         printed = capsys.readouterr()
         assert "no vectors of this teacher are stored yet" not in printed.out + printed.err
-        follows = words[0] in ("doctor", "train", "plan") or "--final" in words
-        assert ("as sweep ibkd" in printed.out) == follows
+        assert ("as sweep ibkd" in printed.err) == (words[0] != "export")
     assert embedded == []
     assert main(["sweep", "ibkd", "--root", "runs", "--seed", "5", "--sampler", "tpe"]) == 2
     assert "search of sweep 'ibkd' differs: sampler random → tpe, seed 0 → 5" in capsys.readouterr().err

@@ -276,7 +276,6 @@ def test_help_fits_on_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
         ([*MINE, "--negatives", "0"], "negatives >= 1"),
         ([*MINE, "--min-score", "0.5", "--max-score", "0.2"], "min_score < max_score"),
         ([*MINE, "--labelled", "nowhere.jsonl"], "nowhere.jsonl"),
-        ([*MINE, "--pairs", "0"], "pairs >= 1"),
         ([*MINE, "--teacher", "./no-such-model"], "no-such-model"),
         (["mine", "--local", "--output", "mined.csv"], "--output must be FILE.jsonl"),
         (["train", "ibkd", "--local", "--set", "pairs.minin.seed=1"], "Did you mean pairs.mining.seed"),

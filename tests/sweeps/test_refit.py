@@ -40,6 +40,7 @@ class Silent:
 
     def __init__(self) -> None:
         self.ended: list[tuple[int, bool]] = []
+        self.follower = SimpleNamespace(follow=lambda *_: None, leave=lambda *_: None)
 
     def refit_started(self, record: TrialRecord, stage: Any) -> None:
         assert stage.budget > 64

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.job_clock import duration
-from stillhouse.sweeps.baseline import baseline_name
+from stillhouse.sweeps.baseline import baseline_name, rates_of
 from stillhouse.sweeps.forecast import Forecast
 from stillhouse.training.estimate import Paces, parts_of, plan_seconds, slower
 from stillhouse.values.stage import Stage
@@ -23,7 +23,10 @@ def ahead_of_sweep(forecast: Forecast) -> str:
     kept = {stage.fingerprint for stage in forecast.shared}
     before = [stage for stage in forecast.shared if not workspace.finished(stage)]
     named = [f"the stage {stage.label}, which all trials share" for stage in before]
-    if students := sum(not workspace.finished(stage) for stage in forecast.baseline):
+    students = sum(not workspace.finished(stage) for stage in forecast.baseline)
+    if not (forecast.baseline or forecast.ended):  # Their plans need rows that are not there yet.
+        students = len(rates_of(options.method))
+    if students:
         several = "s" if students > 1 else ""
         named.append(f"{students} student{several} of the {baseline_name(options.method)}")
     of = "" if left == options.trials else f" of {options.trials}"

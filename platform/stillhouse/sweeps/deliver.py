@@ -362,7 +362,11 @@ def _facts_of(context: Context, report: Mapping[str, Any]) -> list[str]:
     """What the page of a sweep says below its title: method, teacher and corpus."""
     facts = report["facts"]
     texts = f", {facts['sentences']:,} texts" if facts.get("sentences") else ""
-    return [f"method {context.method}", f"teacher {facts['teacher']}", f"corpus {facts['corpus']}{texts}"]
+    return [
+        f"method {context.method}",
+        f"teacher {Path(str(facts['teacher'])).name}",
+        f"corpus {facts['corpus']}{texts}",
+    ]
 
 
 def _draw(

@@ -9,7 +9,6 @@ import torch
 
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.console import doing, say, show, tell, timed_job, warn
-from stillhouse.core.devices import resolve_device, usable_device
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
@@ -23,7 +22,6 @@ from stillhouse.reports.layout import table_lines
 from stillhouse.search.experiment_file import Summary
 from stillhouse.sweeps.ahead import ahead_of_training, training_left
 from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
-from stillhouse.training.figures import final_figures
 from stillhouse.training.follower import PlanFollower
 from stillhouse.training.gradient_shares import shares_of
 from stillhouse.training.held_out import HELDOUT_LOSS
@@ -123,9 +121,7 @@ def _trained(
         printer = _Printer(stage, follower)
         build_tokens_on_cluster(stage, workspace)
         manifest = read_manifest(run(stage, workspace, where=where, on_evaluation=printer))
-    with doing("measuring the trained student"):
-        metrics = final_figures(stage, workspace, where, usable_device(resolve_device(where.device)))
-    start = manifest.get("start", {})
+    metrics, start = manifest["metrics"], manifest.get("start", {})
     _say_progress(stage, start, metrics)
     folder = str(workspace.path(stage))
     shares = shares_of(stage, workspace)
@@ -191,7 +187,7 @@ def _before(point: Point) -> dict[str, float]:
 
 
 def _say_progress(stage: Stage, start: Mapping[str, float], now: Mapping[str, float]) -> None:
-    """Say in full precision what training has changed; a student that got worse is announced."""
+    """Say what training has changed; a student that got worse is announced."""
     select = stage.dev.select if stage.dev else ""
     if select not in now:
         return

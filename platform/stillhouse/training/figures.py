@@ -1,20 +1,19 @@
-"""Dev figures, as `evaluate` measures them, of the student that a plan starts from and the one it hands over.
+"""Dev figures of the student that a plan starts from, in the precision of the training.
 
-Each is measured once and kept in the workspace, under what it was measured of: trials that start from one
-student share its figures. The evaluations in between have the precision of the training.
+They are measured once and kept in the workspace, under what they were measured of: trials that start from one
+student share its figures.
 """
 
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from stillhouse.core.artifacts import Workspace, lock_of_file, locked, read_manifest
+from stillhouse.core.artifacts import Workspace, lock_of_file, locked
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.notes import FIGURES, read_note, write_note
 from stillhouse.core.types import ScoringObjective
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.training.checkpoint import rng_untouched
-from stillhouse.training.models import encoder_in
 from stillhouse.training.module import build_student
 from stillhouse.training.watch import encoder_of
 from stillhouse.values.stage import Stage
@@ -37,21 +36,10 @@ def start_figures(stage: Stage, workspace: Workspace, where: "Where", device: st
 
     def measure() -> dict[str, float]:
         with rng_untouched():
-            return run_suite(dev, untrained(first, device), workspace, search=where.search)
+            return run_suite(dev, untrained(first, device, stage.autocast), workspace, search=where.search)
 
-    return _kept(workspace, (first.student, first.seed, first.max_length, first.prompts, dev), measure)
-
-
-def final_figures(stage: Stage, workspace: Workspace, where: "Where", device: str) -> dict[str, float]:
-    """Measure the student that a finished stage hands over on the stage's dev suite."""
-    folder, dev = workspace.path(stage), stage.dev
-    manifest = read_manifest(folder)
-    metrics: dict[str, float] = manifest["metrics"]
-    if dev is None or stage.autocast == "float32":
-        return metrics
-    of = ("handed over", stage.fingerprint, manifest["weights_sha256"])
-    return metrics | _kept(
-        workspace, of, lambda: run_suite(dev, encoder_in(folder, device), workspace, search=where.search)
+    return _kept(
+        workspace, (first.student, first.seed, first.max_length, first.prompts, dev, stage.autocast), measure
     )
 
 
@@ -80,6 +68,6 @@ def first_of(stage: Stage) -> Stage:
     return stage
 
 
-def untrained(stage: Stage, device: str) -> Any:
+def untrained(stage: Stage, device: str, precision: str = "float32") -> Any:
     """Build the student that a stage starts from: the selected layers with their original weights."""
-    return encoder_of(build_student(stage), stage.max_length, "float32", device, stage.prompts)
+    return encoder_of(build_student(stage), stage.max_length, precision, device, stage.prompts)

@@ -133,7 +133,7 @@ def as_sweep(name: str, experiment: Experiment) -> str:
     if (pairs := experiment.get(Pairs)) is not None:
         counts["negative"] = pairs.number_mined
     if (sentences := experiment.get(Sentences)) is not None:
-        counts["sentence"] = sentences.count
+        counts["sentence"] = sentences.stated_rows
     said = [f"{count:,} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items() if count]
     return f"as sweep {name}: {', '.join(said) or 'the same experiment'}"
 

@@ -44,8 +44,7 @@ REPLACED = (
         r"stillhouse (embed|(?:train|sweep) ibkd(?: --name library)?)(.* --split-sentences)",
         r"stillhouse \1 --teacher TINY\2",
     ),
-    (r"Experiment\(data", 'Experiment(teacher=TeacherChoice("TINY"), data'),
-    (r"from stillhouse import Experiment", "from stillhouse import TeacherChoice, Experiment"),
+    (r"distil\(\"TINY\", texts\)", 'distil("TINY", texts, examples=256)'),
     (r"'\[0,2,4\]'", "'[0,2]'"),
     # Smaller budgets.
     (r"(--trials) (?:40|4)\b", r"\1 2"),
@@ -164,6 +163,7 @@ def write_texts(folder: Path) -> None:
     (folder / "texts").mkdir()
     for name in ("texts.jsonl", "texts/some.jsonl"):
         (folder / name).write_text("".join(json.dumps({"body": text(12)}) + "\n" for _ in range(800)))
+    (folder / "texts.txt").write_text("".join(f"{text(12)}\n" for _ in range(800)))
     pairs = [{"query": text(5), "passage": text(14)} for _ in range(700)]
     (folder / "labelled.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
     sts = folder / "published" / "sts" / "senteval" / "STSBenchmark"

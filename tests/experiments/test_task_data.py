@@ -167,7 +167,7 @@ def test_few_steps_are_said_with_the_flag_that_raises_them(
     values = {"hidden": 4, "distil_batch_size": 16, "finetune_batch_size": 3}
     train("sra", given, values=values, root=tmp_path / "runs")
     (line,) = [line for line in capfd.readouterr().err.splitlines() if "optimiser steps" in line]
-    assert "fewer than 200" in line and "sra 4 (--distil-budget), finetune 2 (--finetune-budget)" in line
+    assert "sra 4, finetune 2. Below 200" in line and "Raise --distil-budget and --finetune-budget" in line
     setting, sra = given.sketch(resolve_model(given.teacher.name)), load_method("sra")
     warn_of_few_steps(sra, sra.HyperParameters(), setting)
     assert not capfd.readouterr().err, "long stages are not mentioned"

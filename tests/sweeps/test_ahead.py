@@ -71,15 +71,15 @@ def test_an_estimate_is_what_the_same_student_took_per_example(plan: Stage, work
 def test_a_training_says_its_stages_and_skips_what_is_finished(plan: Stage, workspace: Workspace) -> None:
     distil, finetune = plan.chain()
     both = f"distil, {distil.examples_seen} examples; finetune, {finetune.examples_seen} examples"
-    assert ahead_of_training([plan], workspace) == f"ahead: 2 stages: {both}"
+    assert ahead_of_training([plan], workspace) == f"To do: 2 stages: {both}."
     trained(workspace, distil, seconds=1.0)
-    rest = f"ahead: stage finetune, {finetune.examples_seen} examples (distil is finished)"
-    assert ahead_of_training([plan], workspace) == rest
+    rest = f"To do: stage finetune, {finetune.examples_seen} examples (distil is finished)"
+    assert ahead_of_training([plan], workspace) == f"{rest}."
     other = dataclasses.replace(finetune, seed=7)
     trained(workspace, other, seconds=600.0)
-    assert ahead_of_training([plan], workspace) == f"{rest}; about 10:00, as similar stages took here"
+    assert ahead_of_training([plan], workspace) == f"{rest}; about 10:00, as similar stages took here."
     trained(workspace, finetune, seconds=1.0)
-    assert ahead_of_training([plan], workspace) == "ahead: nothing, every stage is finished"
+    assert ahead_of_training([plan], workspace) == "To do: nothing, every stage is finished."
 
 
 def test_a_sweep_says_its_shared_stages_baselines_trials_refits_and_test(
@@ -89,12 +89,9 @@ def test_a_sweep_says_its_shared_stages_baselines_trials_refits_and_test(
     space = Space(context.method, {"finetune_learning_rate": Categorical((1e-4, 3e-4))}, fixed=SMALL)
     options = SweepOptions("s", context.method, space, experiment, tmp_path, trials=8, scheduler="none")
     distil, finetune = plan.chain()
-    rest = (
-        f"3 students of the MSE baseline, 8 trials of {finetune.examples_seen} examples and the test of the "
-        "best student"
-    )
+    rest = f"3 runs of the MSE baseline, 8 trials ({finetune.examples_seen} examples each), final test"
     forecast = forecast_of(options, context, plan)
-    assert ahead_of_sweep(forecast) == f"ahead: the stage distil, which all trials share, {rest}"
+    assert ahead_of_sweep(forecast) == f"To do: the stage distil, shared by all trials, {rest}."
     trained(workspace, distil, seconds=1.0)
     trained(workspace, dataclasses.replace(finetune, seed=7), seconds=60.0)
     of_baseline, choices = baseline_choices(context, plan, SMALL)
@@ -102,24 +99,22 @@ def test_a_sweep_says_its_shared_stages_baselines_trials_refits_and_test(
     forecast = forecast_of(options, context, plan, slots=2)
     parts = forecast.parts()
     assert parts is not None and parts["search"] == pytest.approx(4 * 60 + 3 * longest / 2, abs=longest)
-    assert ahead_of_sweep(forecast).startswith(f"ahead: {rest}; about 4:"), (
+    assert ahead_of_sweep(forecast).startswith(f"To do: {rest}; about 4:"), (
         "8 trials of a minute, two at once"
     )
     forecast.refits, forecast.ended, forecast.models = [plan, plan], 2, 5
     said = ahead_of_sweep(forecast)
-    assert f"6 of 8 trials of {finetune.examples_seen} examples, 2 refits of {plan.examples_in_all}" in said
+    assert f"6 of 8 trials ({finetune.examples_seen} examples each), 2 long runs of the best trials (" in said
     parts = forecast.parts()
     assert parts is not None and parts["test and export"] > 30
 
     forecast.refits = []
-    for index, left in enumerate(("2 students of the MSE baseline", "1 student of the MSE baseline", "")):
+    for index, left in enumerate(("2 runs of the MSE baseline", "1 run of the MSE baseline", "")):
         trained(workspace, of_baseline.plan(choices[index]), seconds=60.0)
         said = ahead_of_sweep(forecast)
-        assert said.startswith(f"ahead: {left}{', ' if left else ''}6 of 8 trials"), said
+        assert said.startswith(f"To do: {left}{', ' if left else ''}6 of 8 trials"), said
     forecast.ended = 8
-    assert (
-        ahead_of_sweep(forecast) == "ahead: all 8 trials have ended, so only what is not finished of the rest"
-    )
+    assert ahead_of_sweep(forecast).startswith("To do: all 8 trials have finished;")
 
 
 def test_a_delivered_sweep_tells_how_long_the_next_test_takes(workspace: Workspace) -> None:

@@ -19,25 +19,27 @@ def ahead_of_sweep(forecast: Forecast) -> str:
     options, workspace = forecast.options, forecast.workspace
     left = max(0, options.trials - forecast.ended)
     if not left:
-        return f"ahead: all {options.trials} trials have ended, so only what is not finished of the rest"
+        return f"To do: all {options.trials} trials have finished; what is left of refits, test and export."
     kept = {stage.fingerprint for stage in forecast.shared}
     before = [stage for stage in forecast.shared if not workspace.finished(stage)]
-    named = [f"the stage {stage.label}, which all trials share" for stage in before]
+    named = [f"the stage {stage.label}, shared by all trials" for stage in before]
     students = sum(not workspace.finished(stage) for stage in forecast.baseline)
     if not (forecast.baseline or forecast.ended):  # Their plans need rows that are not there yet.
         students = len(rates_of(options.method))
     if students:
         several = "s" if students > 1 else ""
-        named.append(f"{students} student{several} of the {baseline_name(options.method)}")
+        named.append(f"{students} run{several} of the {baseline_name(options.method)}")
     of = "" if left == options.trials else f" of {options.trials}"
     examples = sum(part.examples_seen for part in forecast.plan.chain() if part.fingerprint not in kept)
-    named.append(f"{left}{of} trials of {examples:,} examples")
+    named.append(f"{left}{of} trials ({examples:,} examples each)")
     if top := len(forecast.refits):
-        several = "s" if top > 1 else ""
-        named.append(f"{top} refit{several} of {forecast.refits[0].examples_in_all:,} examples")
-    named.append("the test of the best student")
+        longer, length = forecast.refits[0], "s of the best trials" if top > 1 else " of the best trial"
+        named.append(
+            f"{top} long run{length} ({longer.examples_in_all:,} examples{' each' if top > 1 else ''})"
+        )
+    named.append("final test")
     seconds = forecast.parts()
-    return f"ahead: {_listed(named)}{_time(None if seconds is None else sum(seconds.values()))}"
+    return f"To do: {', '.join(named)}{_time(None if seconds is None else sum(seconds.values()))}."
 
 
 def ahead_of_training(plans: Sequence[Stage], workspace: Workspace, cores: float = 1.0) -> str:
@@ -45,12 +47,12 @@ def ahead_of_training(plans: Sequence[Stage], workspace: Workspace, cores: float
     stages = {part.fingerprint: part for plan in plans for part in plan.chain()}
     missing = [part for part in stages.values() if not workspace.finished(part)]
     if not missing:
-        return "ahead: nothing, every stage is finished"
+        return "To do: nothing, every stage is finished."
     named = [f"{part.label}, {part.examples_seen:,} examples" for part in missing]
     done = [part.label for part in stages.values() if part not in missing]
     skipped = f" ({_listed(done)} {'is' if len(done) == 1 else 'are'} finished)" if done else ""
     count = f"{len(missing)} stages: " if len(missing) > 1 else "stage "
-    return f"ahead: {count}{'; '.join(named)}{skipped}{_time(training_left(plans, workspace, cores))}"
+    return f"To do: {count}{'; '.join(named)}{skipped}{_time(training_left(plans, workspace, cores))}."
 
 
 def training_left(plans: Sequence[Stage], workspace: Workspace, cores: float) -> float | None:

@@ -232,11 +232,14 @@ def warn_of_few_steps(method: Method, hp: Any, setting: Setting) -> None:
     for at, stage in enumerate(stages):
         if stage.steps < FEW_STEPS and not stage.batch_tokens:
             flags = [flag for flag, changed in budgets.items() if changed[at] != stage.budget]
-            short.append(f"{stage.label} {stage.steps:,} ({flags[0] if flags else 'its own budget'})")
+            short.append((f"{stage.label} {stage.steps:,}", flags[0] if flags else ""))
     if short:
+        raised = " and ".join(dict.fromkeys(flag for _, flag in short if flag))
+        more = f"Raise {raised}, or use" if raised else "Use"
+        steps = ", ".join(stage for stage, _ in short)
         warn(
-            f"note: fewer than {FEW_STEPS} optimiser steps, after which a student has hardly changed: "
-            f"{', '.join(short)}. The flags raise them."
+            f"note: very short stages, in optimiser steps: {steps}. Below {FEW_STEPS} a student hardly changes. "
+            f"{more} smaller batches."
         )
 
 

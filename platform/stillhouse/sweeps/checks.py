@@ -238,8 +238,8 @@ def warn_of_few_steps(method: Method, hp: Any, setting: Setting) -> None:
         more = f"Raise {raised}, or use" if raised else "Use"
         steps = ", ".join(stage for stage, _ in short)
         warn(
-            f"note: very short stages, in optimiser steps: {steps}. Below {FEW_STEPS} a student hardly changes. "
-            f"{more} smaller batches."
+            f"note: very short stages, in optimiser steps: {steps}. Below {FEW_STEPS} a student hardly "
+            f"changes. {more} smaller batches."
         )
 
 

@@ -33,7 +33,7 @@ PAPERS = ROOT / "search_spaces" / "papers"
 SLOW_SECONDS = 300
 """Seconds above which a variant of the small scale is marked."""
 INTERRUPTED = 130
-_STAGE = "plan.stage.Stage"
+_STAGE = "Stage"
 _WARNING = "stillhouse: "
 
 

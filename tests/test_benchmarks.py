@@ -187,8 +187,8 @@ def papers(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Simple
     script = load("paper_tables")
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "one_table1.yaml").write_text(PAPER)
-    first: Any = {"value": "plan.stage.Stage", "with": {"label": "first", "start_from": None}}
-    last = {"value": "plan.stage.Stage", "with": {"label": "last", "start_from": first, "also": [first]}}
+    first: Any = {"value": "Stage", "with": {"label": "first", "start_from": None}}
+    last = {"value": "Stage", "with": {"label": "last", "start_from": first, "also": [first]}}
     for place, plan in enumerate((first, last)):
         text = json.dumps(plan, sort_keys=True, separators=(",", ":"))
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -12,6 +12,7 @@ from local_ray import local_ray  # type: ignore[import-not-found]
 
 from stillhouse.cluster import leases
 from stillhouse.cluster.leases import Leases, making
+from stillhouse.core import console
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import never_silent
 from stillhouse.core.remotes import Remote
@@ -87,7 +88,10 @@ def test_nodes_make_an_artifact_in_turn_and_a_dead_one_is_not_waited_for(
 
 
 @pytest.mark.ray
-def test_who_is_waited_for_is_said(cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_who_is_waited_for_is_said(
+    cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "_JUST_BEGUN_S", 0.0)
     (tmp_path / "remote").mkdir()
     here = Workspace(tmp_path / "here", Remote(str(tmp_path / "remote")))
     key = f"{here.remote}/{here.key(TEXTS)}"

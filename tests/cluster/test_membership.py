@@ -36,7 +36,7 @@ def test_a_node_that_is_about_to_go_is_told_once(capsys: pytest.CaptureFixture[s
     membership = Membership(lambda: [HEAD, SMALL], autoscaler=lambda: None, draining=lambda: going)
     membership.look()
     membership.look()
-    said = "node cpu-1 (10.0.0.9) is about to go in 20 s: what runs there goes on elsewhere."
+    said = "node cpu-1 (10.0.0.9) is about to go in 0:20: what runs there goes on elsewhere."
     assert capsys.readouterr().err == f"stillhouse: {said}\n"
 
 
@@ -72,8 +72,8 @@ def test_what_an_autoscaler_does_is_told(capsys: pytest.CaptureFixture[str]) -> 
     assert said == [
         "",
         "  the autoscaler is starting 2 x gpu\n",
-        "  no node for 8 GPU can be started now: the autoscaler is at its limit, or has none\n"
-        "stillhouse: the autoscaler could not start gpu (no quota): what needs it waits.\n",
+        "stillhouse: the autoscaler could not start gpu (no quota): what needs it waits.\n"
+        "  no node for 8 GPU can be started now: the autoscaler is at its limit, or has none\n",
         "",
         "  the autoscaler is starting 1 x cpu\n",
     ]

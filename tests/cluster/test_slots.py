@@ -194,17 +194,17 @@ def test_nodes_are_asked_for_and_waited_for(
     wait_for_room(Need(workers=2, cpus=4, gpus=1))
     assert reserved == [[{"CPU": 4, "GPU": 1}] * 2]
     said = capsys.readouterr().err
-    assert "waiting up to 15 min for nodes: a trial needs 2 x 4 CPU + 1 GPU" in said
-    assert "the autoscaler was asked" in said and "the nodes have come, after 45 s" in said
+    assert "waiting up to 15:00 for nodes: a trial needs 2 x 4 CPU + 1 GPU" in said
+    assert "the autoscaler was asked" in said and "the nodes have come, after 0:45" in said
 
 
 @pytest.mark.parametrize(
     ("given", "autoscaler", "limit", "why"),
     [
-        (None, None, "20 s", ""),
-        (60.0, None, "60 s", ""),
-        (None, Autoscaler(launching=("2 x gpu",)), "15 min", "the autoscaler is starting 2 x gpu"),
-        (7.0, Autoscaler(failed=("gpu (no quota)",)), "7 s", "the autoscaler could not start gpu (no quota)"),
+        (None, None, "0:20", ""),
+        (60.0, None, "1:00", ""),
+        (None, Autoscaler(launching=("2 x gpu",)), "15:00", "the autoscaler is starting 2 x gpu"),
+        (7.0, Autoscaler(failed=("gpu (no quota)",)), "0:07", "the autoscaler could not start gpu (no quota)"),
     ],
 )
 def test_waiting_has_an_end(
@@ -228,7 +228,7 @@ def test_what_an_autoscaler_calls_impossible_is_refused_soon(cluster: Cluster, r
     cluster.autoscaler = Autoscaler(impossible=({"CPU": 1.0, "GPU": 8.0},))
     with pytest.raises(BadInput, match="it has no such nodes, or is at its limit"):
         wait_for_room(Need(gpus=8), 3600.0)
-    with pytest.raises(BadInput, match="came within 60 min"):
+    with pytest.raises(BadInput, match="came within 1:00:00"):
         wait_for_room(Need(gpus=1), 3600.0)
 
 

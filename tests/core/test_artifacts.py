@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from stillhouse.cli.main import main
-from stillhouse.core import artifacts
+from stillhouse.core import artifacts, console
 from stillhouse.core.artifacts import (
     FORMAT,
     Workspace,
@@ -45,7 +45,10 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_no_temporary_files(tmp_pat
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_who_waits_for_another_command_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_who_waits_for_another_command_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "_JUST_BEGUN_S", 0.0)
     lock, done = tmp_path / "stores" / "words-12.lock", threading.Event()
 
     def wait() -> None:
@@ -58,7 +61,7 @@ def test_who_waits_for_another_command_says_so(tmp_path: Path, capsys: pytest.Ca
         assert not done.wait(1.5)
     waiting.join(30)
     assert done.is_set()
-    assert "waiting for another command, which makes stores/words-12: for" in capsys.readouterr().err
+    assert "waiting for another command, which makes stores/words-12, for" in capsys.readouterr().err
 
 
 def test_a_full_disk_is_reported_in_plain_words(tmp_path: Path) -> None:

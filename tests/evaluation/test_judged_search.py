@@ -124,11 +124,11 @@ def test_a_slow_model_shows_how_many_passages_it_has_encoded(
     quick = rank_collection(collection, Coarse())
     assert not capsys.readouterr().err
     assert rank_collection(collection, model) == quick
-    rate = f"{PIECE / 8:.0f} passages/s"
+    rate = f"{PIECE / 8:.0f}/s"
     assert capsys.readouterr().err.splitlines() == [
         f"  encoding big: {PIECE:,} passages, {rate}",
         f"  encoding big: {2 * PIECE:,} passages, {rate}",
-        f"  encoding big: {2 * PIECE + 9:,} passages, {(2 * PIECE + 9) / 24:.0f} passages/s",
+        f"  encoding big: {2 * PIECE + 9:,} passages, {(2 * PIECE + 9) / 24:.0f}/s",
     ]
 
 

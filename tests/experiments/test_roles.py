@@ -285,7 +285,7 @@ def test_an_unknown_role_and_prompts_with_claims_are_refused() -> None:
 
 
 def test_what_was_made_without_prompts_keeps_its_name() -> None:
-    """Fingerprints of the release before prompts: a workspace of then is not embedded again."""
+    """Fingerprints of the workspace's format 3: what has no prompts is not embedded again."""
     texts, model = TextTable("0" * 64), Model("1" * 64, "n", "/p")
     store = Store(texts, model)
     pairs = Examples({"query": texts, "passage": texts}, AllRows())
@@ -293,7 +293,7 @@ def test_what_was_made_without_prompts_keeps_its_name() -> None:
     search = spec(DocSearch, collection=Collection(texts, texts, "2" * 64))
     dev = DevSuite((spec(Agreement, store=store, pairs=500), search), select="x")
     found = [each.fingerprint for each in (store, TokenTable(texts, model, 128), dev, mined)]
-    assert found == ["639dda0902744556", "31fecfa5d784f2ce", "df0215407c717629", "69680784c4c11605"]
+    assert found == ["3c5475d9179bcd54", "bb08029f70c4c6b4", "ffdc278c80057796", "348ff7b6e5fc9e60"]
     assert replace(store, teacher=replace(model, prompts=Prompts("a", "b"))).fingerprint == store.fingerprint
     changes: list[dict[str, Any]] = [{"prompt": "query: "}, {"teacher": replace(model, dimension=8)}]
     assert len({replace(store, **change).fingerprint for change in changes} | {store.fingerprint}) == 3

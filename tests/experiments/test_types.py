@@ -22,7 +22,7 @@ VALUES = [
     *(
         getattr(stillhouse, name)
         for name in stillhouse.__all__
-        if name not in ("BadInput", "Trained", "Finding")
+        if name not in ("BadInput", "Exported", "Finding", "Trained")
     ),
     Source,
     PromptChoice,

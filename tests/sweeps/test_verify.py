@@ -143,8 +143,8 @@ def test_every_damaged_file_of_an_artifact_is_moved(root: Path) -> None:
     assert len(names) >= 1
     for name in names:
         flip(folder / name)
-    (found,) = wrong(stillhouse.verify(root, repair=True), root).values()
-    assert len(found.problems) == len(names) and found.mended
+    found, delivered = wrong(stillhouse.verify(root, repair=True), root).values()
+    assert len(found.problems) == len(names) and found.mended and delivered.kind == "exports"
     assert not any((folder / name).exists() for name in [*names, "manifest.json"])
 
 
@@ -263,7 +263,8 @@ def test_a_damaged_checkpoint_of_an_unfinished_stage_is_found(root: Path) -> Non
     path = checkpoint.path_of(folder, 3)
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(b"no archive")
-    (found,) = wrong(stillhouse.verify(root), root).values()
+    found, delivered = wrong(stillhouse.verify(root), root).values()
+    assert delivered.kind == "exports" and "unfinished" in str(delivered.problems)
     assert found.kind == "checkpoints" and "from the start" in found.cost
     assert wrong(stillhouse.verify(root, repair=True), root) and not path.exists()
 
@@ -271,6 +272,7 @@ def test_a_damaged_checkpoint_of_an_unfinished_stage_is_found(root: Path) -> Non
 def test_the_checkpoint_of_another_stage_is_found(root: Path) -> None:
     (folder,) = [path.parent for path in root.glob("stages/*/manifest.json")]
     (folder / "manifest.json").unlink()
+    (root / "sweeps" / "s" / "export.json").unlink()  # which would be found too: it delivers the stage
     other = folder.with_name("other-0123456789abcdef")
     for step in (1, 2):
         checkpoint.save(folder, step, {"progress": {"best": []}})

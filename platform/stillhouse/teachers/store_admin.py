@@ -162,7 +162,7 @@ def _references(workspace: Workspace) -> tuple[set[str], set[str], str]:
         for path in sorted([*folder.glob("*.json"), *folder.glob("*/*.json")]):
             plan = path.read_text(encoding="utf-8", errors="replace")
             plans.append(plan)
-            if f'.{Store.__name__}"' in plan or f'.{TextTable.__name__}"' in plan:
+            if f'"{Store.__name__}"' in plan or f'"{TextTable.__name__}"' in plan:
                 for name, fingerprint in _values(read_json(path)):
                     (stores if name == Store.__name__ else texts).add(fingerprint)
     return stores, texts, "\n".join(plans)
@@ -174,7 +174,7 @@ def _values(plan: Any) -> Iterator[tuple[str, str]]:
         for item in plan:
             yield from _values(item)
     elif isinstance(plan, dict):
-        name = str(plan.get("value", "")).rpartition(".")[2]
+        name = plan.get("value")
         if name in (Store.__name__, TextTable.__name__):
             yield name, _fingerprint(plan)
         for item in plan.values():

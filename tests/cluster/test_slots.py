@@ -204,7 +204,12 @@ def test_nodes_are_asked_for_and_waited_for(
         (None, None, "0:20", ""),
         (60.0, None, "1:00", ""),
         (None, Autoscaler(launching=("2 x gpu",)), "15:00", "the autoscaler is starting 2 x gpu"),
-        (7.0, Autoscaler(failed=("gpu (no quota)",)), "0:07", "the autoscaler could not start gpu (no quota)"),
+        (
+            7.0,
+            Autoscaler(failed=("gpu (no quota)",)),
+            "0:07",
+            "the autoscaler could not start gpu (no quota)",
+        ),
     ],
 )
 def test_waiting_has_an_end(

@@ -571,6 +571,7 @@ def _training(
     experiment = in_files(experiment, root_folder(place.get("root")))
     training = training_of(run, experiment, values=values, source=str(file or ""), values_source="values")
     with _session(local=local, need=need, **place) as opened:
+        training.say_notes()
         yield training, opened
 
 

@@ -131,7 +131,7 @@ def test_a_suite_is_measured_with_the_documents_of_the_teacher(
     capsys.readouterr()
     run = root / "run.txt"
     found = evaluated(stage["folder"], root, *data, "--documents-by", "teacher", "--run", str(run))
-    shown = capsys.readouterr().out
+    printed = capsys.readouterr()
     by = found.pop("documents_by")
     assert found == plain, "the student's own figures are beside the others, and do not change"
     again = evaluated("", root, *data, "--from-run", str(run))
@@ -147,8 +147,8 @@ def test_a_suite_is_measured_with_the_documents_of_the_teacher(
         assert one["asymmetric"] == pytest.approx(expected[name], abs=1e-6), name
         assert one["asymmetric_share"] == pytest.approx(one["asymmetric"] / one["teacher"])
     assert by["documents_encoded"] == 60, "for the teacher's own figures and the asymmetric ones"
-    assert "60 encoded, each once; now removed (--keep-vectors" in shown
-    assert "kept  asymmetric" in shown and not list((root / "runs").glob("vectors/documents-*/"))
+    assert "60 encoded, each once; now removed (--keep-vectors" in printed.err
+    assert "kept  asymmetric" in printed.out and not list((root / "runs").glob("vectors/documents-*/"))
 
 
 def test_a_teacher_that_is_also_compared_with_is_measured_once(
@@ -199,7 +199,7 @@ def test_an_experiments_own_queries_are_measured_both_ways(
     before = len(openings.read_text().splitlines()) if openings.exists() else 0
     own = [flag for flag in flags if flag not in ("--root", str(root / "runs"))]
     found = evaluated(stage["folder"], root, *own, *final, "--documents-by", "teacher")
-    shown = capsys.readouterr().out
+    said = capsys.readouterr().err
     figures = found["documents_by"]["suites"][split][split]
     teacher = evaluated(tiny_model, root, *own, *final)["metrics"]
     expected = reference(exported, tiny_model, split)
@@ -210,7 +210,7 @@ def test_an_experiments_own_queries_are_measured_both_ways(
         assert one["symmetric"] == found["metrics"][f"collection_cosine_{name}"]
         assert one["asymmetric"] == found["metrics"][f"collection_asymmetric_cosine_{name}"]
         assert one["asymmetric"] == pytest.approx(expected[name], abs=0.02)
-    assert "documents of own-passages: found in the workspace" in shown
+    assert "documents of own-passages: found in the workspace" in said
     if final:
         lines = [json.loads(line) for line in openings.read_text().splitlines()[before:]]
         assert len({line["suite"] for line in lines}) == 1, "the same test set, whoever embeds the documents"

@@ -75,7 +75,7 @@ def test_commands_after_a_sweep_take_its_experiment(
     swept: Path, embedded: list[str], capsys: pytest.CaptureFixture[str], ray_folder: str
 ) -> None:
     report = json.loads((swept / "report.json").read_text())
-    dev, teacher = report["champion"]["dev"], json.loads(next(swept.glob("**/teacher-dev.json")).read_text())
+    dev, teacher = report["student"]["dev"], json.loads(next(swept.glob("**/teacher-dev.json")).read_text())
     for name in ("ibkd", "runs/sweeps/ibkd/export"):
         assert main(["evaluate", name, "--root", "runs", "--json", "found.json"]) == 0
         found = json.loads((swept / "found.json").read_text())

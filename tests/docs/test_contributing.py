@@ -46,9 +46,14 @@ def run(copy: Path, *arguments: str) -> str:
         "OMP_NUM_THREADS": "1",
     }
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=copy, env=environment, capture_output=True, text=True
+        [sys.executable, *arguments],
+        cwd=copy,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout
     return done.stdout
 
 

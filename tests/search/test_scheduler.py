@@ -14,6 +14,8 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import MedianStoppingRule
 
 from stillhouse.cli.main import parser
+from stillhouse.cli.options import follow_sweep
+from stillhouse.cli.sweep import chosen_sweep
 from stillhouse.core.errors import BadInput
 from stillhouse.search import schedulers
 from stillhouse.search.records import TrialRecord
@@ -269,14 +271,18 @@ def test_refuses_values_out_of_range() -> None:
         StudyScheduler(asha_module.rule(FULL), "q", full_budget=0)
 
 
-def test_the_command_line_knows_schedulers_by_name() -> None:
+def test_the_command_line_knows_schedulers_by_name(tiny_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("one\ntwo\n")
+    data = ["--teacher", str(tiny_model), "--corpus", str(tmp_path / "words.txt"), "--root", str(tmp_path)]
     for arguments, name in (
         ([], "asha"),
         (["--scheduler", "median"], "median"),
         (["--asha"], "asha"),
         (["--no-asha"], "none"),
     ):
-        assert parser().parse_args(["sweep", "ibkd", *arguments]).scheduler == name
+        options = parser().parse_args(["sweep", "mse", *data, *arguments])
+        follow_sweep(options)
+        assert chosen_sweep(options).scheduler == name
 
 
 def test_a_new_file_adds_a_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,10 @@ def test_a_batch_that_nobody_chose_shrinks_until_there_are_steps(
     fields = {"pairs.path": str(tmp_path / "pairs.jsonl"), "budget.distil": 7680, "budget.finetune": 768}
     experiment = changed(of_a_sweep(tiny_model, tmp_path / "texts.txt", {}), {**fields, **changes})
     (run,) = chosen_runs(None, method="mse", preset=preset)
-    hp = training_of(run, experiment, values=values).hp
+    training = training_of(run, experiment, values=values)
+    hp = training.hp
     assert (hp.batch_size, hp.finetune_batch_size) == sizes
+    assert not capsys.readouterr().err, "not before all is checked"
+    training.say_notes()
     said = f"batch_size is {hp.batch_size} instead of 512" in capsys.readouterr().err
     assert said == (hp.batch_size not in (512, values.get("batch_size")))

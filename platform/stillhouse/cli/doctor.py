@@ -52,6 +52,7 @@ def run(options: Namespace) -> int:
         for training in trainings:
             if training.name:
                 show(f"variant {training.name}")
+            training.say_notes()
             findings = examine(
                 training.method,
                 training.hp,

@@ -134,6 +134,7 @@ def _training(options: Namespace, request: "Request") -> "Plan":
     trainings = {training.name: training for training in trainings_of(options)}
     training = trainings[_only(list(trainings))]
     with _session(options, request.device) as (workspace, _):
+        training.say_notes()
         return plan_training(training, workspace, request, refresh=options.refresh)
 
 

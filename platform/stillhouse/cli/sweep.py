@@ -64,7 +64,7 @@ def add_search(command: ArgumentParser) -> None:
         "--register",
         default="",
         metavar="NAME",
-        help="name in the MLflow model registry (--register-anyway: even if it is worse than the baseline)",
+        help="name in the MLflow registry (--register-anyway: even if worse than the baseline)",
     )
     search.add_argument("--register-anyway", action="store_true", help=SUPPRESS)  # In the line above.
 

@@ -61,6 +61,7 @@ def run(options: Namespace) -> int:
         for training in trainings:
             if training.name:
                 say(f"variant {training.name}")
+            training.say_notes()
             points = train_at(
                 shares or (training.experiment.budget.fraction,),
                 training.method,

@@ -7,7 +7,7 @@ from typing import Any
 
 from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.console import say, warn
+from stillhouse.core.console import warn
 from stillhouse.core.errors import BadInput, require
 from stillhouse.corpora.tables import count_rows
 from stillhouse.experiments.budget import Budget
@@ -245,8 +245,8 @@ def warn_of_few_steps(method: Method, hp: Any, setting: Setting) -> None:
 
 def with_steps(
     method: Method, hp: Any, experiment: Experiment, teacher: Teacher, given: Mapping[str, Any]
-) -> Any:
-    """Halve the batches that nobody chose until their stages have enough optimiser steps, and say so.
+) -> tuple[Any, tuple[str, ...]]:
+    """Halve the batches that nobody chose until their stages have enough optimiser steps.
 
     Args:
         method: What plans.
@@ -256,8 +256,9 @@ def with_steps(
         given: The hyper-parameters that were chosen, by name.
 
     Returns:
-        The hyper-parameters to train with.
+        The hyper-parameters to train with, and a line on each that was changed.
     """
+    notes: list[str] = []
     budget = experiment.budget
     setting = _as_long_as_stated(experiment.sketch(teacher), budget)
     names = [field.name for field in dataclasses.fields(hp) if field.name.endswith("batch_size")]
@@ -271,11 +272,11 @@ def with_steps(
                 break
             hp, size = halved, size // 2
         if size != before:
-            say(
+            notes.append(
                 f"{name} is {size} instead of {before}, since {changed[0].budget:,} examples give few "
                 f"optimiser steps (--set {name}={before} keeps it)"
             )
-    return hp
+    return hp, tuple(notes)
 
 
 def check_plans(

@@ -27,6 +27,7 @@ class Training:
         hp: Its hyper-parameters.
         experiment: The data, teacher, student and budget, with the method's own budgets.
         teacher: The experiment's teacher.
+        notes: Lines to say of it when its work begins.
     """
 
     name: str
@@ -34,6 +35,12 @@ class Training:
     hp: Any
     experiment: Experiment
     teacher: Teacher
+    notes: tuple[str, ...] = ()
+
+    def say_notes(self) -> None:
+        """Say what was decided of it; call it where nothing is refused any more."""
+        for note in self.notes:
+            say(note)
 
 
 def training_of(
@@ -67,9 +74,10 @@ def training_of(
     least = changed(whole, {"budget.fraction": fraction}) if fraction else whole
     teacher = check_plans(method, least, [without_weights(chosen)], run.preset)
     hp = hyper_parameters(method, chosen, run.preset)
+    notes: tuple[str, ...] = ()
     if not run.chosen:
-        hp = with_steps(method, hp, least, teacher, chosen)
-    return Training(run.name, method, hp, whole, teacher)
+        hp, notes = with_steps(method, hp, least, teacher, chosen)
+    return Training(run.name, method, hp, whole, teacher, notes)
 
 
 def _trained_once(experiment: Experiment) -> Experiment:

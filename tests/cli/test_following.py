@@ -23,7 +23,7 @@ sentences: {count: 0, held_out: 60}
 budget: {distil: 128, finetune: 32, evaluations: 1}
 max_length: 16
 search:
-  space: {distil_batch_size: [16, 32]}
+  space: {distil_batch_size: [8, 16, 32]}
 """
 
 

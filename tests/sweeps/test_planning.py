@@ -196,6 +196,11 @@ def test_what_has_run_here_is_not_timed_again(
     assert after.estimates[0].total > 0
     done = plan_training(chosen, workspace, Request(local=True), refresh=False)
     assert done.estimates[0].seconds[SEARCH] == 0
+    few = sweep_of(experiment, workspace.root)
+    few = dataclasses.replace(few, space=dataclasses.replace(few.space, first={"learning_rate": 3e-4}))
+    many = dataclasses.replace(few, trials=80)
+    short, long = (plan_sweep(each, workspace, Request()).estimates[0] for each in (few, many))
+    assert long.seconds[SEARCH] > 1.5 * short.seconds[SEARCH], "the other trials are not what was trained"
 
 
 def test_processes_that_do_not_fit_into_memory_are_told(

@@ -437,7 +437,11 @@ class _Planner:
         return self.request.actors or max(1, int(nodes * each))
 
     def _remaining(self, options: SweepOptions | None) -> Remaining:
-        """The students that will be trained, as if nothing had been begun."""
+        """The students that will be trained.
+
+        Nothing counts as begun. Of a sweep's trials and refits nothing counts as finished either: an earlier
+        sweep may have trained the point that stands for all of them.
+        """
         if self.students.trial is None:
             return Remaining()
         kept = {stage.fingerprint for stage in self.students.shared}
@@ -448,9 +452,10 @@ class _Planner:
             return parts if all(part.done for part in parts) else as_if_new(parts)
 
         trial = of(self.students.trial, judged_from=first)
+        trial = trial if options is None else as_if_new(trial)
         baseline = [of(stage, set()) for stage in self.students.baseline]
         stops, full = (None, 0) if options is None else stops_of(options)
-        refits = [of(stage, set()) for stage in self.students.refits]
+        refits = [as_if_new(of(stage, set())) for stage in self.students.refits]
         places = range(len(baseline) + full, len(baseline) + self.students.trials)
         return Remaining(
             shared=[of(stage, set()) for stage in self.students.shared],

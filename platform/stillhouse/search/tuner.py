@@ -211,7 +211,7 @@ def _describe_first(options: SweepOptions, context: Context) -> str:
     """Say that trial 0 has the published values, and how its length differs from the published one."""
     space = options.space
     values = {**space.fixed, **(space.first or {})}
-    line = f"  trial 0 is the configuration that {Path(space.source).name} names first"
+    line = "  trial 0 is the configuration that the search space names first"
     aside = {name: value for name, value in space.set_aside.items() if name not in space.fixed}
     if not aside:
         return line

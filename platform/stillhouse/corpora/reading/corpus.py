@@ -18,6 +18,7 @@ from stillhouse.core.redaction import remember
 from stillhouse.corpora.published.msmarco import text_files
 from stillhouse.corpora.reading import formats
 from stillhouse.corpora.reading.counting import Taking
+from stillhouse.corpora.reading.rows import hub_table
 from stillhouse.corpora.reading.sentences import clean, cut, dedup_key, passages, split_sentences
 from stillhouse.corpora.tables import Rejected
 
@@ -182,7 +183,7 @@ def hub_name(source: str) -> tuple[str, str | None, str] | None:
 def _raw_texts(source: str, options: ReadOptions) -> Iterator[tuple[str | Rejected, bool]]:
     """Read texts as they are in the source, with whether they are running text."""
     if (hub := hub_name(source)) is not None:
-        for text in _read_hub(source, *hub, options):
+        for text in formats.fields(hub_table(source, *hub), source, options.column):
             yield text, False
         return
     system, files = list_files(source)
@@ -292,18 +293,3 @@ def _before_wildcards(address: str) -> tuple[str, list[str]]:
     parts = rest.split("/")
     first = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     return f"{scheme}://{'/'.join(parts[:first])}", parts[first:]
-
-
-def _read_hub(
-    source: str, name: str, config: str | None, split: str, options: ReadOptions
-) -> Iterator[str | Rejected]:
-    import datasets
-
-    try:
-        rows = datasets.load_dataset(name, config, split=split, streaming=True)
-        columns = list(rows.column_names or next(iter(rows)))
-    except Exception as error:  # The hub's client raises errors of many kinds; the user can fix the name.
-        raise BadInput(f"{source} must be a data set that can be loaded, but got: {error}") from error
-    column = formats.pick_column(columns, options.column, source)
-    for row in rows:
-        yield formats.field(row, column)

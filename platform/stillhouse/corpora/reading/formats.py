@@ -1,19 +1,26 @@
 """File formats of a corpus: detecting the format of a file, and reading its texts."""
 
 import codecs
-import csv
 import gzip
 import io
 import re
-import sys
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import BadInput, nearest
-from stillhouse.core.json_text import parse_json
 from stillhouse.corpora.published.msmarco import has_texts
+from stillhouse.corpora.reading.rows import (
+    Table,
+    decoded,
+    missing,
+    open_bytes,
+    open_table,
+    open_text,
+    readable,
+    table_kind,
+)
 from stillhouse.corpora.tables import Rejected
 
 _SNIFFED = 65_536
@@ -48,26 +55,30 @@ def read_file(
     Raises:
         BadInput: If the file is unreadable or in another encoding, or lacks the column.
     """
-    try:
-        kind = _kind(system, path, encoding)
-        if kind == "parquet":
-            texts = _parquet(system, path, column)
-        else:
-            readers = {
-                "text": _lines,
-                "wiki": _wiki,
-                "json": _json,
-                "csv": _csv,
-                "tsv": _tsv,
-                "marco": _marco,
-            }
-            texts = readers[kind](open_text(system, path, encoding), path, column)
-        for text in texts:
-            yield decoded(text, encoding), kind == "wiki"
-    except UnicodeError as error:
-        raise BadInput(f"{path} must be {encoding} text, but is not: {error}. {_GIVE_ENCODING}") from None
-    except (OSError, EOFError) as error:
-        raise BadInput(f"{path} must be readable, but reading it failed: {error}.") from error
+    with readable(path):
+        try:
+            kind = _kind(system, path, encoding)
+            if kind in _TEXTS:
+                texts = _TEXTS[kind](open_text(system, path, encoding), path, column)
+            else:
+                texts = fields(open_table(system, path, kind, encoding), path, column)
+            for text in texts:
+                yield decoded(text, encoding), kind == "wiki"
+        except UnicodeError as error:
+            raise BadInput(f"{path} must be {encoding} text, but is not: {error}. {_GIVE_ENCODING}") from None
+
+
+def fields(table: Table, path: str, column: str | None) -> Iterator[str | Rejected]:
+    """Read the column with the text."""
+    if not table.columns:
+        picked = column or _USUAL_COLUMNS[0]
+    else:
+        picked = pick_column(table.columns, column, path)
+    kind = str(table.types.get(picked, "string"))
+    if "string" not in kind or kind.startswith(("list", "struct", "map")):
+        raise BadInput(f"column {picked} of {path} must hold text, but has the type {kind}.")
+    for _, row in table.rows(picked):
+        yield row if isinstance(row, Rejected) else field(row, picked)
 
 
 def pick_column(columns: Sequence[str], column: str | None, path: str) -> str:
@@ -100,9 +111,9 @@ def pick_column(columns: Sequence[str], column: str | None, path: str) -> str:
 
 def field(row: Mapping[str, Any], column: str) -> str | Rejected:
     """Return the text of a row, or the reason why it has none."""
-    if column not in row or row[column] is None:
+    value = row.get(column)
+    if missing(value):
         return Rejected(str(dict(row)), f"no {column}")
-    value = row[column]
     return value if isinstance(value, str) else Rejected(repr(value), f"{column} is not text")
 
 
@@ -114,17 +125,19 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """
     opened = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened(path, "rt", encoding="utf-8", newline="\n") as lines:
+        with opened(path, "rt", encoding="utf-8-sig", newline="\n") as lines:
             yield from enumerate(lines, start=1)
     except (UnicodeDecodeError, EOFError, OSError, zlib.error) as error:
         raise BadInput(f"{path} must be complete UTF-8 text, but reading it failed: {error}.") from None
 
 
 def _kind(system: Any, path: str, encoding: str) -> str:
-    with system.open_input_stream(path, compression=_compression(system, path)) as stream:
+    with open_bytes(system, path) as stream:
         head: bytes = stream.read(_SNIFFED)
     if head.startswith(b"PAR1"):
-        return "parquet"
+        return "Parquet"
+    if table_kind(path) == "Arrow":
+        return "Arrow"
     if path.lower().endswith(".parquet"):
         raise BadInput(f"{path} must be a Parquet file, as its name says, but is not. Rename or replace it.")
     wide = codecs.lookup(encoding).name.startswith(("utf-16", "utf-32"))
@@ -142,33 +155,11 @@ def _kind(system: Any, path: str, encoding: str) -> str:
     start = head.decode(encoding, "replace").lstrip("\ufeff \t\r\n")
     if has_texts(path, start):
         return "marco"
-    name = path.lower().removesuffix(".gz")
-    for suffix, kind in ((".csv", "csv"), (".tsv", "tsv"), (".jsonl", "json"), (".json", "json")):
-        if name.endswith(suffix):
-            return kind
+    if kind := table_kind(path):
+        return kind
     if _DOC.match(start):
         return "wiki"
-    return "json" if start.startswith('{"') else "text"
-
-
-def _compression(system: Any, path: str) -> str | None:
-    with system.open_input_stream(path, compression=None) as stream:
-        return "gzip" if stream.read(2) == b"\x1f\x8b" else None
-
-
-def open_text(system: Any, path: str, encoding: str) -> io.TextIOWrapper:
-    """Open a text file of a pyarrow file system, plain or gzipped; see `decoded` for undecodable bytes."""
-    stream = system.open_input_stream(path, compression=_compression(system, path), buffer_size=1 << 20)
-    name = codecs.lookup(encoding).name
-    # Undecodable bytes become lone surrogates, so that only their line is lost.
-    return io.TextIOWrapper(stream, "utf-8-sig" if name == "utf-8" else name, "surrogateescape", newline=None)
-
-
-def decoded(text: str | Rejected, encoding: str) -> str | Rejected:
-    """Return a text read by `open_text`, or reject it if it has undecodable bytes."""
-    if isinstance(text, str) and not text.isascii() and any("\udc80" <= c <= "\udcff" for c in text):
-        return Rejected(text, f"not {encoding}")
-    return text
+    return "JSON" if start.startswith(('{"', '[{"')) else "text"
 
 
 def _lines(stream: io.TextIOWrapper, path: str, column: str | None) -> Iterator[str | Rejected]:
@@ -204,110 +195,8 @@ def _wiki(stream: io.TextIOWrapper, path: str, column: str | None) -> Iterator[s
                 yield text
 
 
-def _json(stream: io.TextIOWrapper, path: str, column: str | None) -> Iterator[str | Rejected]:
-    picked = ""
-    with stream:
-        for line in stream:
-            if not line.strip():
-                yield Rejected("", "empty")
-                continue
-            if isinstance(decoded(line, ""), Rejected):
-                yield line.rstrip("\n")
-                continue
-            try:
-                row = parse_json(line)
-            except ValueError:
-                yield Rejected(line.rstrip("\n"), "not JSON")
-                continue
-            if not isinstance(row, dict):
-                yield Rejected(line.rstrip("\n"), "not a JSON object")
-                continue
-            picked = picked or pick_column(list(row), column, path)
-            yield field(row, picked)
-
-
-def _csv(stream: io.TextIOWrapper, path: str, column: str | None) -> Iterator[str | Rejected]:
-    return _delimited(stream, path, column, ",")
-
-
-def _tsv(stream: io.TextIOWrapper, path: str, column: str | None) -> Iterator[str | Rejected]:
-    return _delimited(stream, path, column, "\t")
-
-
-def _delimited(
-    stream: io.TextIOWrapper, path: str, column: str | None, delimiter: str
-) -> Iterator[str | Rejected]:
-    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    stream.reconfigure(newline="")
-    with stream:
-        lines = _Lines(stream)
-        rows = csv.DictReader(lines, delimiter=delimiter)
-        try:
-            columns = list(rows.fieldnames or [])
-            lines.require_closed_quote(path)
-            picked = pick_column(columns, column, path)
-            for row in rows:
-                lines.require_closed_quote(path)
-                ragged = _ragged(row, len(columns))
-                yield Rejected(str(row.get(picked) or ""), ragged) if ragged else field(row, picked)
-        except csv.Error as error:
-            raise BadInput(f"{path} must be CSV, but line {rows.line_num} is not: {error}.") from None
-
-
-class _Lines:
-    """The lines of a CSV file, with the place where the row began that is being read."""
-
-    def __init__(self, lines: Iterable[str]) -> None:
-        self._lines = enumerate(lines, start=1)
-        self._first, self._ended = 0, False
-
-    def __iter__(self) -> "_Lines":
-        return self
-
-    def __next__(self) -> str:
-        for number, line in self._lines:
-            self._first = self._first or number
-            return line
-        self._ended = True
-        raise StopIteration
-
-    def require_closed_quote(self, path: str) -> None:
-        """Refuse a row that is complete only because the file ended; call it after each row.
-
-        Python asks for a line after the last one only within quotation marks, and the row then has swallowed
-        all rows after the mark.
-        """
-        if self._ended and self._first:
-            raise BadInput(
-                f"{path} must close every quotation mark, but one in the row that begins on line "
-                f"{self._first} is never closed, and the rest of the file would be its text. Close it, or "
-                'write a mark that belongs to the text twice, as "".'
-            )
-        self._first = 0
-
-
-def _ragged(row: Mapping[Any, Any], columns: int) -> str:
-    """Say in which way a row does not fit the header; its text may be cut or be another column's."""
-    if None in row:
-        return f"{columns + len(row[None])} fields instead of {columns}; a field with a comma needs quotes"
-    missing = sum(value is None for value in row.values())
-    return f"{columns - missing} fields instead of {columns}" if missing else ""
-
-
-def _parquet(system: Any, path: str, column: str | None) -> Iterator[str | Rejected]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with system.open_input_file(path) as file:
-            table = pq.ParquetFile(file)
-            picked = pick_column(table.schema_arrow.names, column, path)
-            kind = table.schema_arrow.field(picked).type
-            texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-            if not texts:
-                raise BadInput(f"column {picked} of {path} must hold text, but has the type {kind}.")
-            for batch in table.iter_batches(columns=[picked]):
-                for text in batch.column(0).to_pylist():
-                    yield Rejected("", f"no {picked}") if text is None else text
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} must be a complete Parquet file, but reading it failed: {error}.") from None
+_TEXTS: dict[str, Callable[[io.TextIOWrapper, str, str | None], Iterator[str | Rejected]]] = {
+    "text": _lines,
+    "wiki": _wiki,
+    "marco": _marco,
+}

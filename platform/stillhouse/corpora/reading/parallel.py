@@ -11,7 +11,8 @@ from pathlib import Path
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.corpora.reading.corpus import hub_name, list_files
-from stillhouse.corpora.reading.formats import check_encoding, decoded, open_text
+from stillhouse.corpora.reading.formats import check_encoding
+from stillhouse.corpora.reading.rows import decoded, open_text
 from stillhouse.corpora.reading.sentences import clean
 from stillhouse.corpora.tables import Rejected
 

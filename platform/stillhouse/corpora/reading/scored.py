@@ -29,9 +29,9 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.json_text import parse_json
 from stillhouse.corpora.reading.corpus import hub_name, list_files
 from stillhouse.corpora.reading.counting import Taking
-from stillhouse.corpora.reading.formats import open_text
 from stillhouse.corpora.reading.ingest import note_path, read_once
 from stillhouse.corpora.reading.labelled import stream_rows, write_triples
+from stillhouse.corpora.reading.rows import open_text
 from stillhouse.corpora.reading.sentences import clean
 from stillhouse.values.data import Examples
 

@@ -1,0 +1,330 @@
+"""Rows with columns: JSON lines and arrays, CSV, TSV, Parquet, Arrow and data sets on the hub.
+
+Files may be compressed with gzip, bzip2, xz or zstd, which their first bytes tell. In TSV a quotation mark is
+text; CSV is read strictly, and its delimiter is recognised. An empty cell, JSON's null and NaN are missing.
+"""
+
+import bz2
+import codecs
+import csv
+import io
+import json
+import lzma
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Any
+
+from stillhouse.core.errors import BadInput
+from stillhouse.core.json_text import parse_json
+from stillhouse.corpora.tables import Rejected
+
+TABLES = {
+    ".jsonl": "JSON", ".ndjson": "JSON", ".json": "JSON", ".csv": "CSV", ".tsv": "TSV",
+    ".parquet": "Parquet", ".arrow": "Arrow",
+}  # fmt: skip
+"""Formats with columns by suffix."""
+PACKED = (".gz", ".bz2", ".xz", ".zst")
+_MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+_DELIMITERS = ",;\t|"
+_LOOKED_AT = 100
+_WORD = re.compile(r"\w[\w.-]*")
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A file with columns.
+
+    Attributes:
+        form: Its format, for people: ``CSV (delimiter ;, gzip)``.
+        columns: Its columns; of JSON, those of the first rows.
+        rows: Reads its rows, each with where it stands; given a column, possibly that alone.
+        names: Names of numbers, by column.
+        types: Types of columns, of Parquet and Arrow.
+    """
+
+    form: str
+    columns: list[str]
+    rows: Callable[[str | None], Iterator[tuple[str, Row | Rejected]]]
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    types: Mapping[str, Any] = field(default_factory=dict)
+
+
+def without_packing(path: str) -> str:
+    """A path in lower case, without the suffix of a compression."""
+    path = path.lower()
+    return next((path.removesuffix(suffix) for suffix in PACKED if path.endswith(suffix)), path)
+
+
+def table_kind(path: str) -> str:
+    """The format that the suffix of a file names; empty for none."""
+    return next((kind for suffix, kind in TABLES.items() if without_packing(path).endswith(suffix)), "")
+
+
+def compression(system: Any, path: str) -> str | None:
+    """How a file is compressed, by its first bytes."""
+    with system.open_input_stream(path, compression=None) as stream:
+        head = stream.read(6)
+    return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
+
+
+def open_bytes(system: Any, path: str) -> Any:
+    """Open a file of a pyarrow file system, decompressed."""
+    packing = compression(system, path)
+    python = {"bz2": bz2.open, "xz": lzma.open}.get(packing or "")
+    stream = system.open_input_stream(path, compression=None if python else packing, buffer_size=1 << 20)
+    return python(stream) if python else stream
+
+
+def open_text(system: Any, path: str, encoding: str) -> io.TextIOWrapper:
+    """Open a text file of a pyarrow file system, decompressed; see `decoded` for undecodable bytes."""
+    name = codecs.lookup(encoding).name
+    name = "utf-8-sig" if name == "utf-8" else name
+    # Undecodable bytes become lone surrogates, so that only their line is lost.
+    return io.TextIOWrapper(open_bytes(system, path), name, "surrogateescape", newline=None)
+
+
+def decoded(text: str | Rejected, encoding: str) -> str | Rejected:
+    """Return a text read by `open_text`, or reject it if it has undecodable bytes."""
+    if isinstance(text, str) and not text.isascii() and any("\udc80" <= c <= "\udcff" for c in text):
+        return Rejected(text, f"not {encoding}")
+    return text
+
+
+def missing(value: Any) -> bool:
+    """Whether a cell has no value: it is empty, null or NaN."""
+    return value is None or value == "" or value != value
+
+
+@contextmanager
+def readable(path: str, what: str = "") -> Iterator[None]:
+    """Turn what a broken file raises into bad input."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (OSError, EOFError, lzma.LZMAError, pa.ArrowException) as error:
+        raise BadInput(f"{path} must be {what or 'readable'}, but reading it failed: {error}.") from error
+
+
+def open_table(system: Any, path: str, kind: str, encoding: str = "utf-8") -> Table:
+    """Open a file with columns.
+
+    Args:
+        system: A pyarrow file system.
+        path: A file on it.
+        kind: One of the values of `TABLES`.
+        encoding: Encoding of a text file.
+
+    Raises:
+        BadInput: The file is not what its name says, or cannot be read; so do the rows.
+    """
+    packing = compression(system, path)
+    if kind in ("Parquet", "Arrow"):
+        return _arrow(system, path, kind)
+    stream = open_text(system, path, encoding)
+    if kind == "JSON":
+        return _peeked(kind + (f" ({packing})" if packing else ""), _json(stream, path))
+    return _delimited(stream, path, kind, packing)
+
+
+def hub_table(source: str, name: str, config: str | None, split: str) -> Table:
+    """Open a data set on the hub.
+
+    Raises:
+        BadInput: It cannot be loaded, or its stream fails.
+    """
+    import datasets
+
+    def rows(_: str | None = None) -> Iterator[tuple[str, Row | Rejected]]:
+        try:
+            for at, row in enumerate(loaded, start=1):
+                yield f"row {at} of {source}", row
+        except Exception as error:
+            raise BadInput(f"{source} must be readable to its end, but got: {error}") from error
+
+    try:
+        loaded = datasets.load_dataset(name, config, split=split, streaming=True)
+        columns = list(loaded.column_names or next(iter(loaded)))
+        features = getattr(loaded, "features", None) or {}
+    except Exception as error:  # The hub's client raises errors of many kinds; the user can fix the name.
+        raise BadInput(f"{source} must be a data set that can be loaded, but got: {error}") from error
+    return Table("data set", columns, rows, {key: each.names for key, each in features.items() if _named(each)})
+
+
+def _named(feature: Any) -> bool:
+    return isinstance(getattr(feature, "names", None), list)
+
+
+def _peeked(form: str, rows: Iterator[tuple[str, Row | Rejected]]) -> Table:
+    """A table whose columns are those of its first rows."""
+    first = list(islice(rows, _LOOKED_AT))
+    columns = dict.fromkeys(chain.from_iterable(row for _, row in first if not isinstance(row, Rejected)))
+    return Table(form, [str(name) for name in columns], lambda _: chain(first, rows))
+
+
+def _json(stream: io.TextIOWrapper, path: str) -> Iterator[tuple[str, Row | Rejected]]:
+    """Read a file with one object per line, whose columns may differ from row to row, or an array of them."""
+    with stream:
+        for number, line in enumerate(stream, start=1):
+            if number == 1 and line.lstrip().startswith("["):
+                yield from _array(line + stream.read(), path)
+                return
+            yield f"line {number} of {path}", _object(line)
+
+
+def _array(text: str, path: str) -> Iterator[tuple[str, Row | Rejected]]:
+    try:
+        items = parse_json(text)
+    except ValueError as error:
+        raise BadInput(f"{path} must be a JSON array, as it begins, but is not: {error}.") from None
+    for number, item in enumerate(items, start=1):
+        good = isinstance(item, dict)
+        yield f"item {number} of {path}", item if good else Rejected(json.dumps(item), "not a JSON object")
+
+
+def _object(line: str) -> Row | Rejected:
+    text = line.rstrip("\n")
+    if not text.strip():
+        return Rejected("", "empty")
+    if isinstance(decoded(text, "utf-8"), Rejected):
+        return Rejected(text, "not utf-8")
+    try:
+        row = parse_json(text)
+    except ValueError:
+        return Rejected(text, "not JSON")
+    return row if isinstance(row, dict) else Rejected(text, "not a JSON object")
+
+
+def _delimited(stream: io.TextIOWrapper, path: str, kind: str, packing: str | None) -> Table:
+    """Open CSV, read strictly, or TSV, in which a quotation mark is text."""
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    stream.reconfigure(newline="")
+    head = list(islice(stream, _LOOKED_AT))
+    delimiter = "\t" if kind == "TSV" else _delimiter(head)
+    rows = _cells(chain(head, stream), path, delimiter, quoted=kind == "CSV")
+    columns = next(rows, (0, list[str]()))[1]
+    second = next(rows, None)
+    _require_names(columns, second[1] if second else [], path)
+
+    def read(_: str | None = None) -> Iterator[tuple[str, Row | Rejected]]:
+        with stream:
+            for line, cells in chain([second] if second else [], rows):
+                ragged = f"{len(cells)} fields instead of {len(columns)}"
+                if len(cells) > len(columns) and kind == "CSV":
+                    ragged += "; a field with a comma needs quotes"
+                good = len(cells) == len(columns)
+                row = dict(zip(columns, cells, strict=True)) if good else Rejected(delimiter.join(cells), ragged)
+                yield f"line {line} of {path}", row
+
+    said = [f"delimiter {delimiter!r}"] if kind == "CSV" else ["quotation marks are text"]
+    return Table(f"{kind} ({', '.join([*said, *([packing] if packing else [])])})", columns, read)
+
+
+def _cells(
+    lines: Iterable[str], path: str, delimiter: str, *, quoted: bool
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the cells of every row with the line on which it begins."""
+    quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+    reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
+    first = 1
+    try:
+        for cells in reader:
+            if cells:
+                yield first, cells
+            first = reader.line_num + 1
+    except csv.Error as error:
+        raise BadInput(
+            f"{path} must close every quotation mark at the end of a cell, but the row that begins on line "
+            f'{first} does not: {error}. Close it, or write a mark that belongs to the text twice, as "".'
+        ) from None
+
+
+def _delimiter(head: Sequence[str]) -> str:
+    """The delimiter that divides the header, and most rows into as many cells."""
+    best, most = ",", 0.0
+    for delimiter in _DELIMITERS:
+        rows = [row for row in csv.reader(head, delimiter=delimiter) if row]
+        width = len(rows[0]) if rows else 0
+        agreeing = sum(len(row) == width for row in rows) / max(1, len(rows))
+        if width > 1 and agreeing > most:
+            best, most = delimiter, agreeing
+    return best
+
+
+def _require_names(columns: Sequence[str], second: Sequence[str], path: str) -> None:
+    """Refuse a first line that looks like data."""
+    known = {"text", "sentence", "query", "passage", "label", "score", "positive"}
+    if known & {name.strip().lower() for name in columns} or not columns:
+        return
+    data = [name for name in columns if len(name.split()) > 3 or len(name) > 60 or _is_number(name)]
+    if len(columns) == 1 and not data and not _WORD.fullmatch(columns[0].strip()):
+        data = list(columns)
+    if len(columns) == 1 and second and not data and _WORD.fullmatch(second[0].strip()):
+        data = list(columns)
+    if data:
+        raise BadInput(
+            f"{path} must have a header, but its first line looks like data: {data[0]!r:.80} would be the name "
+            "of a column. Put a line with the columns' names in front, such as text, or query and passage."
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _arrow(system: Any, path: str, kind: str) -> Table:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    what = f"a complete {kind} file"
+
+    def batches(column: str | None) -> Iterator[Any]:
+        with readable(path, what), system.open_input_file(path) as file:
+            if kind == "Parquet":
+                yield from pq.ParquetFile(file).iter_batches(columns=[column] if column else None)
+            elif file.read(6) == b"ARROW1":
+                opened = pa.ipc.open_file(file)
+                yield from map(opened.get_batch, range(opened.num_record_batches))
+            else:
+                file.seek(0)
+                yield from pa.ipc.open_stream(file)
+
+    def rows(column: str | None = None) -> Iterator[tuple[str, Row | Rejected]]:
+        number = 0
+        for batch in batches(column):
+            try:
+                found = batch.to_pylist()
+            except UnicodeDecodeError as error:
+                raise BadInput(f"{path} must be {what}, but reading it failed: {error}.") from None
+            for row in found:
+                number += 1
+                yield f"row {number} of {path}", row
+
+    with readable(path, what), system.open_input_file(path) as file:
+        if kind == "Parquet":
+            schema = pq.ParquetFile(file).schema_arrow
+        else:
+            opener = pa.ipc.open_file if file.read(6) == b"ARROW1" else pa.ipc.open_stream
+            file.seek(0)
+            schema = opener(file).schema
+    types = dict(zip(schema.names, schema.types, strict=True))
+    return Table(kind, list(schema.names), rows, _class_names(schema.metadata or {}), types)
+
+
+def _class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
+    """The names of class labels, as ``datasets`` writes them beside a schema."""
+    try:
+        features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
+    except ValueError:
+        return {}
+    return {key: each["names"] for key, each in features.items() if isinstance(each, dict) and each.get("names")}

@@ -8,7 +8,8 @@ import pytest
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
-from stillhouse.corpora.reading.labelled import read_labelled, roles
+from stillhouse.corpora.reading.labelled import read_labelled
+from stillhouse.corpora.reading.meaning import Meaning
 from stillhouse.corpora.tables import open_rows, open_texts
 from stillhouse.values.data import Examples
 
@@ -51,16 +52,6 @@ def test_pairs_with_negatives_in_one_column(workspace: Workspace, tmp_path: Path
     assert "negatives" not in read_labelled(workspace, source).columns
 
 
-@pytest.mark.parametrize(("name", "separator"), [("a.csv", ","), ("a.tsv", "\t")])
-def test_unnamed_columns_are_taken_in_order(
-    workspace: Workspace, tmp_path: Path, name: str, separator: str
-) -> None:
-    rows = [["left", "right", "wrong"], ["one", "two", "three"], ["four", "five", "six"]]
-    (tmp_path / name).write_text("\n".join(separator.join(row) for row in rows) + "\n")
-    examples = read_labelled(workspace, str(tmp_path / name), negatives=1, limit=1)
-    assert triples(workspace, examples) in ([("one", "two", "three")], [("four", "five", "six")])
-
-
 def test_nli_labels_make_triples(workspace: Workspace, tmp_path: Path) -> None:
     nli = [
         ("p", "e1", "entailment"),
@@ -76,12 +67,130 @@ def test_nli_labels_make_triples(workspace: Workspace, tmp_path: Path) -> None:
         ("p", "e1", "c"),
         ("p", "e2", "c"),
     ]
-    numbers = {"entailment": 0, "neutral": 1, "contradiction": 2}
-    other = lines(
-        tmp_path / "hub.jsonl",
-        [{"premise": p, "hypothesis": h, "label": numbers[label]} for p, h, label in nli],
+
+
+CONTRADICTED = [("dance", "Bees dance.", 1), ("dance", "No bees.", 0), ("dance", "Last week.", 2)]
+PAIR = [("a", "b")]
+NLI = "0: contradiction, 1: entailment, 2: neutral"
+
+
+def rows(columns: str, *cells: tuple[Any, ...]) -> list[dict[str, Any]]:
+    return [dict(zip(columns.split(), row, strict=True)) for row in cells]
+
+
+NUMBERED = rows("sentence1 sentence2 label", *CONTRADICTED)
+DUPLICATES = rows("question1 question2 is_duplicate", ("rice?", "cook rice?", 1), ("rice?", "Peru?", 0))
+SIMILAR = rows("sentence1 sentence2 score", ("a", "b", 5), ("a", "c", 0))
+FLAG = [{"query": "q", "pos": ["p1", "p2"], "neg": ["n1", "n2"], "prompt": "x", "pos_scores": [1, 2]}]
+TEVATRON = [
+    {
+        "query": "q",
+        "positive_passages": [{"docid": "1", "title": "T", "text": "p"}],
+        "negative_passages": [{"docid": "2", "title": "", "text": "n"}],
+    }
+]
+
+
+@pytest.mark.parametrize(
+    ("given", "negatives", "meaning", "expected"),
+    [
+        (NUMBERED, 0, Meaning(), "found without one: 0, 1, 2"),
+        (NUMBERED, 1, Meaning(labels=NLI), [("dance", "Bees dance.", "No bees.")]),
+        (NUMBERED, 1, Meaning(labels="0: neutral"), "found without one: 1, 2"),
+        (NUMBERED, 0, Meaning(positive="label = 1"), [("dance", "Bees dance.")]),
+        (NUMBERED[:2], 1, Meaning(), "found without one: 0, 1"),
+        (DUPLICATES, 0, Meaning(), "is_duplicate"),
+        (DUPLICATES, 0, Meaning(positive="is_duplicate = 1"), [("rice?", "cook rice?")]),
+        (
+            DUPLICATES,
+            0,
+            Meaning(columns="unused: is_duplicate"),
+            [("rice?", "cook rice?"), ("rice?", "Peru?")],
+        ),
+        (SIMILAR, 0, Meaning(), "column score beside its pairs"),
+        (rows("query passage score", ("a", "b", 0)), 0, Meaning(), "column score beside its pairs"),
+        (SIMILAR, 0, Meaning(positive="score >= 4"), PAIR),
+        (rows("sentence1 sentence2 label", ("a", "b", 4.2)), 0, Meaning(), "found without one: 4.2"),
+        (
+            rows("premise hypothesis label", ("a", "b", "Entailment"), ("a", "c", "Contradiction")),
+            1,
+            Meaning(),
+            [("a", "b", "c")],
+        ),
+        (rows("premise hypothesis label", ("a", "b", "entailment")), 0, Meaning(), PAIR),
+        (rows("id question context", ("x17", "a", "b")), 0, Meaning(), PAIR),
+        (rows("question context answer", ("a", "b", "c")), 0, Meaning(), "2 of them could be the passage"),
+        (rows("question context answer", ("a", "c", "b")), 0, Meaning(columns="passage: answer"), PAIR),
+        (rows("query text", ("a", "b")), 0, Meaning(), PAIR),
+        (rows("id text", ("a", "b")), 0, Meaning(), "none is the query"),
+        (rows("left right wrong", ("a", "b", "c")), 0, Meaning(), "none is the query"),
+        (rows("left right", ("a", "b")), 0, Meaning(), PAIR),
+        (rows("left right", ("a", "b")), 0, Meaning(columns="query: lefft"), "Did you mean left"),
+        (FLAG, 1, Meaning(), [("q", "p1", "n1"), ("q", "p2", "n1")]),
+        (FLAG, 0, Meaning(), [("q", "p1"), ("q", "p2")]),
+        ([{"query": "q", "pos": ["p"], "neg": []}], 0, Meaning(), [("q", "p")]),
+        (
+            [{"query": "q", "pos": ["p"], "neg": []}, *FLAG],
+            2,
+            Meaning(),
+            [("q", "p1", "n1", "n2"), ("q", "p2", "n1", "n2")],
+        ),
+        (TEVATRON, 1, Meaning(), [("q", "T p", "n")]),
+    ],
+)
+def test_columns_and_labels_mean_what_they_say_or_are_refused(
+    workspace: Workspace, tmp_path: Path, given: Any, negatives: int, meaning: Meaning, expected: Any
+) -> None:
+    source = lines(tmp_path / "a.jsonl", given)
+    if isinstance(expected, str):
+        with pytest.raises(BadInput, match=expected):
+            read_labelled(workspace, source, negatives=negatives, meaning=meaning)
+        return
+    found = read_labelled(workspace, source, negatives=negatives, meaning=meaning)
+    assert triples(workspace, found) == expected
+
+
+def test_the_names_of_class_labels_give_them_their_meaning(workspace: Workspace, tmp_path: Path) -> None:
+    import datasets
+
+    names = datasets.ClassLabel(names=["contradiction", "entailment", "neutral"])
+    text = datasets.Value("string")
+    features = datasets.Features({"sentence1": text, "sentence2": text, "label": names})
+    found = datasets.Dataset.from_list(NUMBERED, features=features)
+    found.to_parquet(tmp_path / "nli.parquet")
+    found.save_to_disk(tmp_path / "saved")
+    for source in ("nli.parquet", "saved"):
+        read = read_labelled(workspace, str(tmp_path / source), negatives=1)
+        assert triples(workspace, read) == [("dance", "Bees dance.", "No bees.")]
+
+
+def test_rows_add_up_and_are_said_again_from_the_cache(
+    workspace: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kinds = ("entailment", "neutral", "contradiction")
+    nli = [(f"p{i}", f"{kind} {i}", kind) for i in range(8) for kind in kinds]
+    cells = [*nli, nli[0], ("p0", "", "neutral"), ("p0", "x", "-")]
+    source = lines(tmp_path / "nli.jsonl", rows("premise hypothesis label", *cells))
+    read_labelled(workspace, source, negatives=1)
+    said = capsys.readouterr().err
+    assert (
+        "nli: JSON; 27 rows read: 8 kept, 1 duplicates, 8 neutral (not used), "
+        "8 contradiction (hard negatives), 1 without a sentence, 1 without label" in said
     )
-    assert triples(workspace, read_labelled(workspace, other)) == [("p", "e1"), ("p", "e2")]
+    assert "query     <- premise      p0" in said and "passage   <- hypothesis   entailment 0" in said
+    read_labelled(workspace, source, negatives=1)
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize("name", ["pairs.tsv", "pairs.csv"])
+def test_quotation_marks_and_na_are_text(workspace: Workspace, tmp_path: Path, name: str) -> None:
+    mark = '"' if name == "pairs.tsv" else ""
+    cells = [(f"{mark if i in (3, 90) else ''}q{i}" if i else "NA", f"p{i}") for i in range(100)]
+    separator = "\t" if name == "pairs.tsv" else ";"
+    (tmp_path / name).write_text(
+        "".join(separator.join(row) + "\n" for row in [("query", "passage"), *cells]), encoding="utf-8-sig"
+    )
+    assert triples(workspace, read_labelled(workspace, str(tmp_path / name))) == cells
 
 
 def test_a_changed_file_is_read_again(workspace: Workspace, tmp_path: Path) -> None:
@@ -91,21 +200,12 @@ def test_a_changed_file_is_read_again(workspace: Workspace, tmp_path: Path) -> N
     assert read_labelled(workspace, source) != before
 
 
-@pytest.mark.parametrize(
-    ("columns", "complaint"),
-    [(["a"], "columns query and passage"), (["a", "b", "c", "d"], "Rename them")],
-)
-def test_unknown_columns_are_refused(columns: list[str], complaint: str) -> None:
-    with pytest.raises(BadInput, match=complaint):
-        roles(columns, "file")
-
-
 def test_unreadable_files_are_reported(workspace: Workspace, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\ttwo\n")
     with pytest.raises(BadInput, match="labelled text must be one of"):
         read_labelled(workspace, str(tmp_path / "a.txt"))
     (tmp_path / "b.jsonl").write_text("no json at all\n")
-    with pytest.raises(BadInput, match="must be readable as labelled text"):
+    with pytest.raises(BadInput, match="1 not JSON"):
         read_labelled(workspace, str(tmp_path / "b.jsonl"))
     empty = lines(tmp_path / "c.jsonl", [{"query": "", "passage": "b"}])
     with pytest.raises(BadInput, match="at least one usable row"):

@@ -66,7 +66,7 @@ def test_triples_bring_their_negatives(marco: Path, workspace: Workspace) -> Non
         assert triples(workspace, read_labelled(workspace, str(marco / name), negatives=1)) == expected
         pairs = triples(workspace, read_labelled(workspace, str(marco / name), negatives=0))
         assert pairs == [row[:2] for row in expected]
-    with pytest.raises(BadInput, match="all 2 rows"):
+    with pytest.raises(BadInput, match="2 with fewer than 8 hard negatives"):
         read_labelled(workspace, str(by_id), negatives=8)
 
 

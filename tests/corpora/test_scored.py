@@ -10,7 +10,8 @@ import pytest
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
-from stillhouse.corpora.reading.scored import parse_row, read_scored
+from stillhouse.corpora.reading.forms import parse_row
+from stillhouse.corpora.reading.scored import read_scored
 from stillhouse.corpora.tables import open_rows, open_texts, open_values
 from stillhouse.values.data import Examples
 

@@ -136,7 +136,9 @@ def _planned(
 
     choice = pairs_of(experiment)
     if choice.path:
-        pairs: Examples = read_labelled(workspace, choice.path, limit=choice.count, refresh=refresh)
+        pairs: Examples = read_labelled(
+            workspace, choice.path, limit=choice.count, refresh=refresh, meaning=choice.meaning
+        )
     else:
         pairs = read_pydocs(experiment, workspace, refresh=refresh).pairs
     examples = with_negatives(pairs, choice.mining, choice.number_mined, store)

@@ -122,7 +122,7 @@ def augmented_rows(
         origin = {"augmented": examples.fingerprint}
         made = write_task_rows(workspace, [*rows, *varied], f"{examples.label}-augmented", origin)
         say(f"  {made.label}: {len(rows):,} rows and {len(varied):,} varied ones")
-        return made
+        return made, None
 
     return read_once(workspace, note, read)
 

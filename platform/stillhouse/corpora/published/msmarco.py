@@ -67,6 +67,11 @@ class MarcoPairs:
         """Every file that is read."""
         return (self.pairs, *self.texts)
 
+    @property
+    def has_negatives(self) -> bool:
+        """Whether every line has a passage that is not relevant."""
+        return not self.texts or self.pairs.name.startswith(ID_TRIPLES)
+
     def rows(self, taking: Taking[Any], *, negatives: bool = True) -> Iterator[Mapping[str, str]]:
         """Read the pairs as texts: ``query``, ``passage`` and, of triples, ``negative``.
 

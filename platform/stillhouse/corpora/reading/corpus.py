@@ -18,7 +18,7 @@ from stillhouse.core.redaction import remember
 from stillhouse.corpora.published.msmarco import text_files
 from stillhouse.corpora.reading import formats
 from stillhouse.corpora.reading.counting import Taking
-from stillhouse.corpora.reading.rows import hub_table
+from stillhouse.corpora.reading.rows import TABLES, Table, hub_table, open_table, table_kind, without_packing
 from stillhouse.corpora.reading.sentences import clean, cut, dedup_key, passages, split_sentences
 from stillhouse.corpora.tables import Rejected
 
@@ -26,6 +26,9 @@ _REMOTE = ("s3://", "gs://", "file://")
 _HUB = "hf:"
 _OPTIONS = re.compile(r"\?[a-z_]+=[^?&*\[\]]*(&[a-z_]+=[^?&*\[\]]*)*$")
 """The options of a file system at the end of an address."""
+_TEXT_KINDS = ("corpus", "file of labelled text", "file of scores", "file of pairs")
+_ABOUT = ("dataset_info.json", "dataset_infos.json", "state.json", "dataset_dict.json")
+_WIKI = re.compile(r"wiki_\d+")
 DROP, CUT, PACK = "drop", "cut", "pack"
 LONGER = (DROP, CUT, PACK)
 """What may happen to texts with more words than ``max_words``."""
@@ -132,7 +135,8 @@ def _key(text: str | Rejected) -> bytes | None:
 def list_files(source: str, kind: str = "corpus") -> tuple[Any, list[SourceFile]]:
     """List the files of a source by name, and return them with their file system.
 
-    Files whose names start with ``.`` or ``_`` are skipped.
+    Files and folders whose names start with ``.`` or ``_`` are skipped, and so are the files of a folder of
+    text that have no known suffix (`skipped_files`).
 
     Args:
         source: A file, folder or glob, local or under ``s3://`` or ``gs://``.
@@ -141,6 +145,26 @@ def list_files(source: str, kind: str = "corpus") -> tuple[Any, list[SourceFile]
     Raises:
         BadInput: If there are no files, or they cannot be listed.
     """
+    system, kept, skipped = _listed(source, kind)
+    if not kept and skipped:
+        names = ", ".join(skipped[:5])
+        raise BadInput(
+            f"a {kind} must have at least one file of a known form, but {source} has only {names}."
+        )
+    if not kept:
+        raise BadInput(f"a {kind} must have at least one file, but {source} has none. Check the folder.")
+    if all(file.size == 0 for file in kept):
+        raise BadInput(f"a {kind} must have at least one nonempty file, but those of {source} are all empty.")
+    return system, kept
+
+
+def skipped_files(source: str, kind: str = "corpus") -> list[str]:
+    """The files of a folder that `list_files` leaves out, by name."""
+    return [] if hub_name(source) else _listed(source, kind)[2]
+
+
+def _listed(source: str, kind: str) -> tuple[Any, list[SourceFile], list[str]]:
+    """The file system of a source, its files, and the names of those that are skipped."""
     from pyarrow import fs
 
     remember(source)
@@ -150,16 +174,28 @@ def list_files(source: str, kind: str = "corpus") -> tuple[Any, list[SourceFile]
         raise
     except (OSError, ValueError) as error:
         raise BadInput(f"{source} must be readable, but listing it failed: {error}.") from error
-    kept = [
-        SourceFile(file.path, int(file.size), int(file.mtime_ns or 0))
-        for file in sorted(files, key=lambda file: str(file.path))
-        if file.type == fs.FileType.File and not file.base_name.startswith((".", "_"))
-    ]
-    if not kept:
-        raise BadInput(f"a {kind} must have at least one file, but {source} has none. Check the folder.")
-    if all(file.size == 0 for file in kept):
-        raise BadInput(f"a {kind} must have at least one nonempty file, but those of {source} are all empty.")
-    return system, kept
+    root = split_options(source)[0].rstrip("/")
+    folder = (not glob.has_magic(root) and len(files) != 1) or Path(root).is_dir()
+    kept, skipped = [], []
+    for file in sorted(files, key=lambda file: str(file.path)):
+        if file.type != fs.FileType.File:
+            continue
+        below = (
+            str(file.path).rpartition(f"/{Path(root).name}/")[2].split("/") if folder else [file.base_name]
+        )
+        if any(name.startswith((".", "_")) for name in below):
+            continue
+        if folder and kind in _TEXT_KINDS and not _has_known_form(file.base_name):
+            skipped.append("/".join(below))
+        else:
+            kept.append(SourceFile(file.path, int(file.size), int(file.mtime_ns or 0)))
+    return system, kept, skipped
+
+
+def _has_known_form(name: str) -> bool:
+    """Whether a file in a folder is text to read; others lie beside it in a clone of a data set."""
+    known = table_kind(name) or without_packing(name).endswith((".txt", ".text"))
+    return bool(known or _WIKI.fullmatch(without_packing(name))) and name not in _ABOUT
 
 
 def hub_name(source: str) -> tuple[str, str | None, str] | None:
@@ -178,6 +214,28 @@ def hub_name(source: str) -> tuple[str, str | None, str] | None:
         )
     config, split = [*more, "", ""][:2]
     return name, config or None, split or "train"
+
+
+def source_tables(source: str, kind: str) -> Iterator[Table]:
+    """Open the files of a source with columns, one after the other.
+
+    Args:
+        source: See `read_texts`.
+        kind: What the source is, for messages.
+
+    Raises:
+        BadInput: There is no file, or one of another form.
+    """
+    if (hub := hub_name(source)) is not None:
+        yield hub_table(source, *hub)
+        return
+    system, files = list_files(source, kind)
+    for file in files:
+        form = table_kind(file.path)
+        if not form:
+            raise BadInput(f"a {kind} must be one of {', '.join(TABLES)}, but got {file.path}. Convert it.")
+        if file.size:
+            yield open_table(system, file.path, form)
 
 
 def _raw_texts(source: str, options: ReadOptions) -> Iterator[tuple[str | Rejected, bool]]:

@@ -20,6 +20,7 @@ from stillhouse.corpora.reading.corpus import (
     taking_of,
 )
 from stillhouse.corpora.reading.counting import Taking
+from stillhouse.corpora.reading.understood import Understood, restored
 from stillhouse.corpora.tables import QUARANTINE, Rejected, write_texts
 from stillhouse.values.data import Examples, Given, TextTable
 
@@ -97,24 +98,30 @@ def restore_examples(workspace: Workspace, remembered: Mapping[str, Any]) -> Exa
 
 
 def read_once(
-    workspace: Workspace, note: Path, read: Callable[[], Examples], *, refresh: bool = False
+    workspace: Workspace,
+    note: Path,
+    read: Callable[[], tuple[Examples, Understood | None]],
+    *,
+    refresh: bool = False,
 ) -> Examples:
     """Restore the examples that a note remembers, or read them and write the note; other processes wait.
 
     Args:
         workspace: Holds the examples.
         note: The cache file; see `note_path`.
-        read: Reads and writes the examples.
+        read: Reads and writes the examples, and says what it took the source for; from the note it is said
+            again.
         refresh: Ignore the note.
     """
     with locked(note.with_suffix(".lock")):
-        known = None
-        if has_note(note) and not refresh:
-            known = restore_examples(workspace, read_json(note))
-        if known is not None:
+        noted = read_json(note) if has_note(note) and not refresh else None
+        known = restore_examples(workspace, noted) if noted else None
+        if known is not None and noted is not None:
+            if "understood" in noted:
+                restored(noted["understood"]).say()
             return known
-        made = read()
-        write_note(note, describe_examples(made))
+        made, understood = read()
+        write_note(note, describe_examples(made) | ({"understood": understood.noted()} if understood else {}))
         return made
 
 

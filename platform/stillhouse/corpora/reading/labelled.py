@@ -3,184 +3,250 @@
 It is read into memory, since equal texts get one id: a million triples take about a gigabyte.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import ValueArray
 from stillhouse.corpora.published.msmarco import marco_pairs
-from stillhouse.corpora.reading.corpus import hub_name, list_files
+from stillhouse.corpora.reading.corpus import hub_name, list_files, skipped_files, source_tables
 from stillhouse.corpora.reading.counting import Taking
-from stillhouse.corpora.reading.ingest import note_path, read_once
+from stillhouse.corpora.reading.forms import FORMS, without_scores
+from stillhouse.corpora.reading.ingest import corpus_label, note_path, read_once
+from stillhouse.corpora.reading.meaning import (
+    CONTRADICTION,
+    ENTAILMENT,
+    NAMED,
+    NEUTRAL,
+    UNUSED,
+    Labels,
+    Meaning,
+    is_positive,
+    roles,
+    value_of,
+)
+from stillhouse.corpora.reading.rows import Row, Table
 from stillhouse.corpora.reading.sentences import clean
-from stillhouse.corpora.tables import write_rows, write_texts
+from stillhouse.corpora.reading.understood import Understood
+from stillhouse.corpora.tables import Rejected, write_rows, write_texts
 from stillhouse.values.data import Examples
 
-VERSION = 2
-_NAMES = {
-    "query": ("query", "anchor", "premise", "sentence1", "sent0", "question", "s1", "text"),
-    "passage": ("passage", "positive", "hypothesis", "sentence2", "sent1", "answer", "document", "s2"),
-    "negatives": ("negatives", "negative", "hard_neg", "hard_negatives", "neg"),
-    "label": ("label", "gold_label", "labels"),
-}
-_NLI = {"entailment": "entailment", "contradiction": "contradiction", "0": "entailment", "2": "contradiction"}
-_KINDS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
+VERSION = 3
+_KIND = "file of labelled text"
 
 Triple = tuple[str, str, tuple[str, ...]]
+Rows = Iterator[Triple | Rejected]
 
 
 def read_labelled(
-    workspace: Workspace, source: str, *, negatives: int = 0, limit: int | None = None, refresh: bool = False
+    workspace: Workspace,
+    source: str,
+    *,
+    negatives: int = 0,
+    limit: int | None = None,
+    refresh: bool = False,
+    meaning: Meaning = NAMED,
 ) -> Examples:
     """Read labelled text as examples, at the first call and again when a file or an option has changed.
 
-    Columns are recognised by their usual names (``query``, ``anchor``, ``premise``, ``sentence1``, …); two or
-    three columns with other names are taken in their order. With a label column the rows are NLI pairs: the
-    entailments of a premise become passages, and its contradictions their hard negatives.
+    Columns are recognised by their usual names (``query``, ``anchor``, ``premise``, ``sentence1``, …); two
+    columns with other names are taken in their order. With a label column the rows are NLI pairs: the
+    entailments of a premise become passages, and its contradictions their hard negatives. Files with hard
+    negatives of FlagEmbedding and Tevatron give a pair for each positive.
 
     Args:
         workspace: Workspace for the tables.
         source: JSON lines, CSV, TSV or Parquet: a file, a folder or a glob; ``hf:name[:config][:split]``; or
             MS MARCO's folder, judgements or triples (`corpora.published.msmarco`).
-        negatives: Number of hard negatives per row to take from the source (K); rows with fewer are dropped.
-            0 takes none.
+        negatives: Number of hard negatives per row to take from the source (K); rows with fewer are set
+            aside. 0 takes none.
         limit: Number of rows to take, see `counting`; None takes all.
         refresh: Ignore the cache and read it again.
+        meaning: The columns and labels whose names do not tell it.
 
     Returns:
         ``query``, ``passage`` and, if the source has them and K > 0, ``negatives``, (N, K), which are rows of
         the passages' table.
 
     Raises:
-        BadInput: If the source cannot be read, its columns are not recognised, or no row is usable.
+        BadInput: If the source cannot be read, its columns or labels are not understood, or no row is usable.
     """
     marco = None if hub_name(source) else marco_pairs(source)
     if marco is not None:
         files = [found for path in marco.files for found in list_files(str(path))[1]]
     else:
-        files = [] if hub_name(source) else list_files(source)[1]
-    options = {"negatives": negatives, "limit": limit or 0}
+        files = [] if hub_name(source) else list_files(source, _KIND)[1]
+    options = {"negatives": negatives, "limit": limit or 0, "meaning": meaning}
     note = note_path(workspace, "labelled", {"version": VERSION, "source": source, "files": files, **options})
 
-    def read() -> Examples:
-        taking = Taking[Any](limit, stream=hub_name(source) is not None)
+    def read() -> tuple[Examples, Understood]:
+        taking = Taking[Triple | Rejected](limit, stream=hub_name(source) is not None)
+        ids = Taking[Any](limit)
         if marco is None:
-            rows: Iterable[Mapping[str, Any]] = stream_rows(source, [file.path for file in files])
+            tables = source_tables(source, _KIND)
         else:
-            rows = marco.rows(taking, negatives=negatives > 0)
-        found = _triples(rows, source, negatives)
-        triples, dropped = _kept(found, negatives, Taking(0) if marco and marco.texts else taking)
-        if not triples:
-            raise BadInput(
-                f"labelled text must have at least one usable row, but all {dropped} rows of {source} were "
-                f"dropped (negatives={negatives}). Check the columns, or lower --negatives."
-            )
-        say(f"  {source}: {taking.said(len(triples), 'labelled rows')}, {dropped:,} dropped")
-        return write_triples(workspace, source, triples, given=bool(triples[0][2]))
+            rows = marco.rows(ids, negatives=negatives > 0)
+            form = "MS MARCO's files"
+            columns = ["query", "passage", *(["negative"] if marco.has_negatives else [])]
+            tables = iter([Table(form, columns, lambda _: ((source, row) for row in rows))])
+        reading = _Reading(source, negatives, meaning)
+        by_ids = marco is not None and bool(marco.texts)
+        triples = reading.kept(tables, Taking(0) if by_ids else taking)
+        understood = reading.understood(triples, ids if by_ids else taking)
+        understood.say()
+        return write_triples(workspace, source, triples, given=bool(triples[0][2])), understood
 
     return read_once(workspace, note, read, refresh=refresh)
 
 
-def roles(columns: Sequence[str], source: str) -> dict[str, list[str]]:
-    """Find the columns of the query, the passage, the negatives and the label.
+class _Reading:
+    """The rows of a source on their way to triples, and how many of them went where."""
 
-    Raises:
-        BadInput: If the names are unknown and there are neither two nor three columns.
-    """
-    found = {role: [name for name in names if name in columns] for role, names in _NAMES.items()}
-    numbered = [name for name in columns if name.startswith(("negative_", "neg_"))]
-    found["negatives"] = found["negatives"][:1] or numbered
-    if found["query"] and found["passage"]:
-        return {**found, "query": found["query"][:1], "passage": found["passage"][:1]}
-    if len(columns) not in (2, 3) or found["label"]:
-        raise BadInput(
-            "labelled text must have the columns query and passage, and optionally negatives or label, but "
-            f"{source} has the columns {', '.join(columns)}. Rename them, or give two or three columns in "
-            "this order."
-        )
-    query, passage, *negatives = columns
-    return {"query": [query], "passage": [passage], "negatives": negatives, "label": []}
+    def __init__(self, source: str, negatives: int, meaning: Meaning) -> None:
+        self._source, self._negatives, self._meaning = source, negatives, meaning
+        self._forms: dict[str, None] = {}
+        self._roles: dict[str, str] = {}
+        self._unused: list[str] = []
+        self._aside = Counter[str]()
+        self._rows = 0
 
+    def kept(self, tables: Iterable[Table], taking: Taking[Triple | Rejected]) -> list[Triple]:
+        """Return the distinct triples that are taken.
 
-def stream_rows(source: str, files: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-    """Stream the rows of a source with the datasets library."""
-    import datasets
-
-    try:
-        if (hub := hub_name(source)) is not None:
-            name, config, split = hub
-            yield from datasets.load_dataset(name, config, split=split, streaming=True)
-            return
-        for file in files:
-            suffix = next((end for end in _KINDS if file.lower().removesuffix(".gz").endswith(end)), "")
-            if not suffix:
-                raise BadInput(
-                    f"labelled text must be one of {', '.join(_KINDS)}, but got {file}. Convert it."
-                )
-            options = {"sep": "\t"} if suffix == ".tsv" else {}
-            yield from datasets.load_dataset(
-                _KINDS[suffix], data_files=file, split="train", streaming=True, **options
+        Raises:
+            BadInput: There is none.
+        """
+        kept: dict[Triple, None] = {}
+        key = lambda row: None if isinstance(row, Rejected) else repr(row).encode()  # noqa: E731
+        for row in taking.of(self._triples(tables), key):
+            if isinstance(row, Rejected):
+                self._aside[row.reason] += 1
+            else:
+                kept.setdefault(row)
+        if not self._rows:
+            raise BadInput(f"labelled text must not be empty, but {self._source} is.")
+        if not kept:
+            raise BadInput(
+                f"labelled text must have at least one usable row, but of the {self._rows:,} rows of "
+                f"{self._source} none is: {self._said_aside()} (negatives={self._negatives}). Check the "
+                "columns and labels, or lower --negatives."
             )
-    except BadInput:
-        raise
-    except Exception as error:  # The library raises errors of many kinds; the user can fix the source.
-        raise BadInput(f"{source} must be readable as labelled text, but got: {error}") from error
+        return list(kept)
 
-
-def _triples(rows: Iterable[Mapping[str, Any]], source: str, negatives: int) -> Iterator[Triple | None]:
-    """Yield a triple for every usable row, and None for any other."""
-    iterator = iter(rows)
-    first = next(iterator, None)
-    if first is None:
-        raise BadInput(f"labelled text must not be empty, but {source} is.")
-    named = roles(list(first), source)
-    everything = chain([first], iterator)
-    yield from _nli(everything, named) if named["label"] else _plain(everything, named, negatives)
-
-
-def _plain(
-    rows: Iterable[Mapping[str, Any]], named: Mapping[str, Sequence[str]], negatives: int
-) -> Iterator[Triple | None]:
-    for row in rows:
-        given = [row[name] for name in named["negatives"]] if negatives else []
-        flat = chain.from_iterable(value if isinstance(value, list) else [value] for value in given)
-        hard = tuple(text for text in map(_text, flat) if text)
-        query, passage = _text(row[named["query"][0]]), _text(row[named["passage"][0]])
-        enough = not given or len(hard) >= negatives
-        yield (query, passage, hard[:negatives]) if query and passage and enough else None
-
-
-def _nli(rows: Iterable[Mapping[str, Any]], named: Mapping[str, Sequence[str]]) -> Iterator[Triple | None]:
-    """Pair each entailment of a premise with its contradictions in turn; premises need both."""
-    query, passage, label = (named[role][0] for role in ("query", "passage", "label"))
-    by_premise: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        kind, premise, text = _NLI.get(str(row[label])), _text(row[query]), _text(row[passage])
-        if kind and premise and text:
-            by_premise[premise][kind].append(text)
-    for premise, kinds in by_premise.items():
-        wrong = kinds["contradiction"]
-        for index, right in enumerate(kinds["entailment"]):
-            yield (premise, right, (wrong[index % len(wrong)],)) if wrong else None
-
-
-def _kept(found: Iterable[Triple | None], negatives: int, taking: Taking[Any]) -> tuple[list[Triple], int]:
-    """Return the distinct triples that are taken, and the number of rows dropped."""
-    used = (triple if triple is None or negatives else (*triple[:2], ()) for triple in found)
-    kept: dict[Triple, None] = {}
-    dropped = 0
-    for triple in taking.of(used, lambda triple: None if triple is None else repr(triple).encode()):
-        if triple is None:
-            dropped += 1
+    def understood(self, kept: Sequence[Triple], taking: Taking[Any]) -> Understood:
+        """Say where the rows went: read = kept + duplicates + not used + set aside."""
+        if taking.partial:
+            rows = taking.said(len(kept), "labelled rows")
         else:
-            kept.setdefault(triple)
-    return list(kept), dropped
+            made = taking.taken or len(kept)
+            unit = "" if made + sum(self._aside.values()) == self._rows else f" make {made:,} pairs"
+            rows = f"{self._rows:,} rows read{unit}: {len(kept):,} kept, {made - len(kept):,} duplicates"
+        rows += ", " + self._said_aside()
+        query, passage, hard = kept[0]
+        texts = {"query": query, "passage": passage, "negatives": hard[0] if hard else ""}
+        label, form = corpus_label(self._source), " and ".join(self._forms)
+        skipped = tuple(skipped_files(self._source))
+        return Understood(label, form, rows, self._roles, tuple(self._unused), skipped, texts)
+
+    def _said_aside(self) -> str:
+        if not self._aside:
+            return "0 set aside"
+        return ", ".join(f"{number:,} {reason}" for reason, number in self._aside.most_common())
+
+    def _triples(self, tables: Iterable[Table]) -> Rows:
+        inference = _Inference(self._meaning, self._source, self._negatives)
+        for table in tables:
+            self._forms.setdefault(table.form)
+            formed = next((name for name in FORMS if name in table.columns), "")
+            if formed or not table.columns:
+                self._roles |= {"query": "query", "passage": formed} if formed else {}
+                yield from self._each(table, self._formed)
+                continue
+            named = roles(table.columns, self._meaning, self._source)
+            self._roles |= {
+                role: ", ".join(names) for role, names in named.items() if names and role != UNUSED
+            }
+            self._unused += [name for name in named[UNUSED] if name not in self._unused]
+            if named["label"]:
+                yield from self._each(table, partial(inference.add, table=table, named=named))
+            else:
+                yield from self._each(table, partial(self._plain, named=named))
+        yield from inference.triples()
+
+    def _each(self, table: Table, parse: Callable[[Row, str], Rows]) -> Rows:
+        for where, row in table.rows(None):
+            if isinstance(row, Rejected):
+                if row.reason != "empty":
+                    self._rows += 1
+                    yield row
+                continue
+            self._rows += 1
+            if is_positive(row, self._meaning, table):
+                yield from parse(row, where)
+            else:
+                yield Rejected("", f"not {self._meaning.positive} (not used)")
+
+    def _formed(self, row: Row, where: str) -> Rows:
+        for query, passage, hard in without_scores(row, where):
+            yield self._checked(query, passage, hard, listed=True)
+
+    def _plain(self, row: Row, where: str, *, named: Mapping[str, Sequence[str]]) -> Rows:
+        given = [row.get(name) for name in named["negatives"]]
+        flat = list(chain.from_iterable(value if isinstance(value, list) else [value] for value in given))
+        query, passage = row.get(named["query"][0]), row.get(named["passage"][0])
+        yield self._checked(query, passage, flat, listed=bool(given))
+
+    def _checked(self, query: Any, passage: Any, hard: Sequence[Any], *, listed: bool) -> Triple | Rejected:
+        asked, answer = _text(query), _text(passage)
+        wrong = tuple(text for text in map(_text, hard) if text)[: self._negatives]
+        if not asked or not answer:
+            return Rejected(repr((query, passage)), f"without {'passage' if asked else 'query'}")
+        if listed and len(wrong) < self._negatives:
+            return Rejected(asked, f"with fewer than {self._negatives} hard negatives")
+        return asked, answer, wrong
+
+
+class _Inference:
+    """Pairs of natural language inference: each entailment of a premise with its contradictions in turn."""
+
+    def __init__(self, meaning: Meaning, source: str, negatives: int) -> None:
+        self._labels, self._negatives = Labels(meaning, source), negatives
+        self._premises: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+
+    def add(self, row: Row, _: str, *, table: Table, named: Mapping[str, Sequence[str]]) -> Rows:
+        """Hold a row; yield it where no pair comes of it."""
+        query, passage, label = (named[role][0] for role in ("query", "passage", "label"))
+        kind = self._labels.of(value_of(row, label, table))
+        premise, text = _text(row.get(query)), _text(row.get(passage))
+        if not premise or not text or not kind:
+            yield Rejected(premise, "without label" if premise and text else "without a sentence")
+            return
+        if kind != NEUTRAL:
+            self._premises[premise][kind].append(text)
+        if kind != ENTAILMENT:
+            used = kind == CONTRADICTION and self._negatives
+            yield Rejected(text, f"{kind} ({'hard negatives' if used else 'not used'})")
+
+    def triples(self) -> Rows:
+        """Yield the pairs.
+
+        Raises:
+            BadInput: A label has no meaning.
+        """
+        self._labels.check()
+        for premise, kinds in self._premises.items():
+            wrong = kinds[CONTRADICTION] if self._negatives else []
+            for index, right in enumerate(kinds[ENTAILMENT]):
+                if self._negatives and not wrong:
+                    yield Rejected(right, "entailment without a contradiction")
+                else:
+                    yield premise, right, (wrong[index % len(wrong)],) if wrong else ()
 
 
 def _text(value: Any) -> str:

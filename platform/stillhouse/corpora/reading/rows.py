@@ -154,7 +154,9 @@ def hub_table(source: str, name: str, config: str | None, split: str) -> Table:
         features = getattr(loaded, "features", None) or {}
     except Exception as error:  # The hub's client raises errors of many kinds; the user can fix the name.
         raise BadInput(f"{source} must be a data set that can be loaded, but got: {error}") from error
-    return Table("data set", columns, rows, {key: each.names for key, each in features.items() if _named(each)})
+    return Table(
+        "data set", columns, rows, {key: each.names for key, each in features.items() if _named(each)}
+    )
 
 
 def _named(feature: Any) -> bool:
@@ -219,7 +221,11 @@ def _delimited(stream: io.TextIOWrapper, path: str, kind: str, packing: str | No
                 if len(cells) > len(columns) and kind == "CSV":
                     ragged += "; a field with a comma needs quotes"
                 good = len(cells) == len(columns)
-                row = dict(zip(columns, cells, strict=True)) if good else Rejected(delimiter.join(cells), ragged)
+                row = (
+                    dict(zip(columns, cells, strict=True))
+                    if good
+                    else Rejected(delimiter.join(cells), ragged)
+                )
                 yield f"line {line} of {path}", row
 
     said = [f"delimiter {delimiter!r}"] if kind == "CSV" else ["quotation marks are text"]
@@ -269,8 +275,8 @@ def _require_names(columns: Sequence[str], second: Sequence[str], path: str) -> 
         data = list(columns)
     if data:
         raise BadInput(
-            f"{path} must have a header, but its first line looks like data: {data[0]!r:.80} would be the name "
-            "of a column. Put a line with the columns' names in front, such as text, or query and passage."
+            f"{path} must have a header, but its first line looks like data: {data[0]!r:.80} would be "
+            "the name of a column. Put the columns' names in front, such as text, or query and passage."
         )
 
 
@@ -327,4 +333,6 @@ def _class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
         features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
     except ValueError:
         return {}
-    return {key: each["names"] for key, each in features.items() if isinstance(each, dict) and each.get("names")}
+    return {
+        key: each["names"] for key, each in features.items() if isinstance(each, dict) and each.get("names")
+    }

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stillhouse.core.artifacts import Workspace
+    from stillhouse.corpora.reading.meaning import Meaning
     from stillhouse.experiments.experiment import Experiment
     from stillhouse.experiments.preparation import Preparation
 
@@ -36,6 +37,11 @@ class Pairs(DataKind[PairData]):
         mined: Number of hard negatives that are mined per pair where ``negatives`` is not given. Where
             neither is, it is the number of the method's paper (8 for ``ibkd``), otherwise 1.
         mining: By which rule negatives are mined.
+        columns: Column of each role where the names do not tell it: ``query: question, passage: answer``, in
+            an experiment file as a mapping; ``unused`` names one that is not used, or a list of them.
+        labels: Meaning of each label where its name does not tell it: ``0: contradiction, 1: entailment,
+            2: neutral``.
+        positive: Which rows are pairs, by another column: ``score >= 4``.
         rows: Pairs in memory instead of a file: a list of tuples (query, passage, negatives one by one) or of
             mappings, a pandas DataFrame, or a ``datasets.Dataset``.
         distilled: Whether a stage before the fine-tuning reads them, so that they are needed without a budget
@@ -52,10 +58,17 @@ class Pairs(DataKind[PairData]):
     mined: int | None = None
     mining: Mining = field(default_factory=Mining)
     distilled: bool = False
+    columns: str = ""
+    labels: str = ""
+    positive: str = ""
     rows: Any = field(default=None, metadata=IN_MEMORY)
 
     def __post_init__(self) -> None:
         """Check the ranges, and that the rule of mining leaves enough negatives."""
+        from stillhouse.corpora.reading.meaning import as_text
+
+        for name in ("columns", "labels"):
+            object.__setattr__(self, name, as_text(getattr(self, name)))
         check_types(self, "pairs", path="Pairs in memory are given as rows=[…].")
         if self.rows is not None:
             held = held_rows(self.rows)
@@ -63,6 +76,7 @@ class Pairs(DataKind[PairData]):
             object.__setattr__(self, "rows", held)
             object.__setattr__(self, "path", str(held))
         check_count("pairs.count", self.count)
+        self.meaning.check()
         for name in ("negatives", "mined"):
             given = getattr(self, name)
             require(given is None or given >= 0, f"pairs.{name} >= 0", **{name: given})
@@ -76,6 +90,13 @@ class Pairs(DataKind[PairData]):
         """See `DataKind.in_files`."""
         held: Held | None = self.rows
         return self if held is None else replace(self, path=held.written(root), rows=None)
+
+    @property
+    def meaning(self) -> "Meaning":
+        """The columns and labels whose names do not tell it."""
+        from stillhouse.corpora.reading.meaning import Meaning
+
+        return Meaning(self.columns, self.labels, self.positive)
 
     @property
     def number_mined(self) -> int:
@@ -142,7 +163,12 @@ class Pairs(DataKind[PairData]):
             from stillhouse.corpora.reading.labelled import read_labelled
 
             return read_labelled(
-                workspace, self.path, negatives=self.number_given, limit=self.count, refresh=context.refresh
+                workspace,
+                self.path,
+                negatives=self.number_given,
+                limit=self.count,
+                refresh=context.refresh,
+                meaning=self.meaning,
             )
         experiment = context.experiment
         return context.pydocs().pairs if self._wanted(experiment) and experiment.uses_pydocs else None

@@ -1,0 +1,208 @@
+"""Rows with hard negatives as common tools write them, with scores or without.
+
+Three forms are read as they are, recognised by their columns:
+
+* sentence-transformers: ``query``, ``positive``, and ``negative``, ``negative_1``, ``negative_2``, … or a
+  list ``negatives``; ``score``, ``scores``, ``label`` or ``labels`` holds one score per passage, the
+  positive's first, or the margins: the positive's score less that of each negative, which for one negative is
+  a plain number.
+* FlagEmbedding: ``query``, the lists ``pos`` and ``neg``, and ``pos_scores`` and ``neg_scores``.
+* Tevatron: ``query``, and ``positive_passages`` and ``negative_passages``, lists of objects with ``title``,
+  ``text`` and ``score``. A title is put in front of its text.
+
+Margins m are kept as the scores 0 and −m. Every loss on scores here compares those of one query with each
+other, so that a constant added to them changes nothing.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from stillhouse.core.errors import BadInput
+from stillhouse.corpora.reading.rows import Row
+from stillhouse.corpora.reading.sentences import clean
+
+_QUERIES = ("query", "anchor", "question")
+_POSITIVES = ("positive", "passage", "document")
+_LABELS = ("score", "scores", "label", "labels")
+FORMS = ("pos", "positive_passages")
+"""Columns by which the forms of FlagEmbedding and Tevatron are recognised."""
+_TEVATRON = ("positive_passages", "negative_passages")
+_FORMS = (
+    "query, positive, negative and score (sentence-transformers); query, pos, neg, pos_scores and neg_scores "
+    "(FlagEmbedding); or query, positive_passages and negative_passages (Tevatron)"
+)
+
+Candidate = tuple[Any, Any]
+"""A passage and its score, as they are in the file."""
+
+
+@dataclass(frozen=True)
+class ScoredRow:
+    """A query with passages and their scores.
+
+    Attributes:
+        query: The query.
+        passages: The positive, and then its hard negatives.
+        scores: The score of each passage.
+    """
+
+    query: str
+    passages: tuple[str, ...]
+    scores: tuple[float, ...]
+
+
+def parse_row(row: Row, where: str) -> list[ScoredRow]:
+    """Parse a row of any of the three forms: one example for each of its positives.
+
+    Args:
+        row: The row.
+        where: Which row of which file it is, for messages.
+
+    Raises:
+        BadInput: As `read_scored`.
+    """
+    if not any(name in row for name in FORMS):
+        return [_stock_row(row, where)]
+    query, positives, negatives = _candidates(row, where, scored=True)
+    return [_scored(query, [positive, *negatives], where) for positive in positives]
+
+
+def without_scores(row: Row, where: str) -> list[tuple[Any, Any, list[Any]]]:
+    """Parse a row of FlagEmbedding or Tevatron: its query, a positive, and the negatives, if any.
+
+    Raises:
+        BadInput: It lacks the query or the positives.
+    """
+    query, positives, negatives = _candidates(row, where, scored=False)
+    return [(query, text, [wrong for wrong, _ in negatives]) for text, _ in positives]
+
+
+def _candidates(row: Row, where: str, *, scored: bool) -> tuple[Any, list[Candidate], list[Candidate]]:
+    read, names = (_passages, _TEVATRON) if "positive_passages" in row else (_listed, ("pos", "neg"))
+    positives, negatives = (read(row, name, where, scored) for name in names)
+    return _first_of(row, _QUERIES, where), positives, negatives
+
+
+def _passages(row: Row, name: str, where: str, scored: bool) -> list[Candidate]:
+    """The candidates of a column of Tevatron's."""
+    found = []
+    for passage in _list_of(row, name, where, scored):
+        if not isinstance(passage, Mapping) or (scored and passage.get("score") is None):
+            raise BadInput(
+                f"{where} must have a score for every passage, but one of its {name} has none. Score the "
+                "file with a reranker first."
+            )
+        parts = (passage.get("title"), passage.get("text"))
+        text = " ".join(part for part in parts if isinstance(part, str) and part)
+        found.append((text, passage["score"] if scored else 0.0))
+    return found
+
+
+def _listed(row: Row, name: str, where: str, scored: bool) -> list[Candidate]:
+    """The candidates of a column of FlagEmbedding's, with the scores of its twin."""
+    texts = _list_of(row, name, where, scored)
+    scores = _list_of(row, f"{name}_scores", where, scored) if scored else [0.0] * len(texts)
+    if len(texts) != len(scores):
+        raise _of_another_number(where, len(scores), len(texts), name)
+    return list(zip(texts, scores, strict=True))
+
+
+def _stock_row(row: Row, where: str) -> ScoredRow:
+    """Parse a row of sentence-transformers, whose scores may be margins."""
+    query, positive = _first_of(row, _QUERIES, where), _first_of(row, _POSITIVES, where)
+    names = sorted((name for name in row if name.startswith("negative")), key=_number)
+    given = [row[name] for name in names if row[name] is not None]
+    negatives = list(chain.from_iterable(each if isinstance(each, list) else [each] for each in given))
+    stated = next((row[name] for name in _LABELS if row.get(name) is not None), None)
+    if not names or stated is None:
+        raise _unknown_form(row, where)
+    _require_some(negatives, names[0], where)
+    scores = list(stated) if isinstance(stated, list) else [stated]
+    if len(scores) == len(negatives):
+        scores = [0.0, *(-_finite(margin, where) for margin in scores)]
+    if len(scores) != 1 + len(negatives):
+        raise _of_another_number(where, len(scores), 1 + len(negatives), "passages")
+    return _scored(query, list(zip([positive, *negatives], scores, strict=True)), where)
+
+
+def _scored(query: Any, candidates: Sequence[Candidate], where: str) -> ScoredRow:
+    """Check the texts and scores of an example."""
+    texts = [
+        clean(text) if isinstance(text, str) else "" for text in (query, *(text for text, _ in candidates))
+    ]
+    if not all(texts):
+        raise BadInput(f"{where} must have no empty text, but its query or one of its passages is empty.")
+    return ScoredRow(texts[0], tuple(texts[1:]), tuple(_finite(score, where) for _, score in candidates))
+
+
+def _is_finite(score: float) -> bool:
+    try:
+        return math.isfinite(score)
+    except OverflowError:  # a whole number of hundreds of digits
+        return False
+
+
+def _finite(score: Any, where: str) -> float:
+    number = isinstance(score, int | float) and not isinstance(score, bool)
+    if isinstance(score, str):  # Files with plain columns have nothing else.
+        try:
+            score, number = float(score), True
+        except ValueError:
+            number = False
+    if not number or not _is_finite(score):
+        raise BadInput(
+            f"{where} must have finite numbers as scores, but one is {score!r}. Score the file again, in "
+            "full precision."
+        )
+    return float(score)
+
+
+def _list_of(row: Row, name: str, where: str, scored: bool) -> list[Any]:
+    value = row.get(name)
+    if value is None and not scored and name.startswith("neg"):
+        return []
+    if value is None:
+        raise BadInput(
+            f"{where} must have the column {name}, but has {', '.join(row)}. Scored text has the "
+            f"columns {_FORMS}."
+        )
+    if not isinstance(value, list):
+        raise BadInput(f"{where} must have a list in the column {name}, but has {value!r:.60}.")
+    if scored:
+        _require_some(value, name, where)
+    return value
+
+
+def _require_some(value: Sequence[Any], name: str, where: str) -> None:
+    if not value:
+        raise BadInput(f"{where} must have candidates, but its column {name} is empty. Leave the row out.")
+
+
+def _first_of(row: Row, names: Sequence[str], where: str) -> Any:
+    name = next((name for name in names if row.get(name) is not None), None)
+    if name is None:
+        raise _unknown_form(row, where)
+    return row[name]
+
+
+def _unknown_form(row: Row, where: str) -> BadInput:
+    return BadInput(
+        f"scored text must have the columns {_FORMS}, but {where} has {', '.join(map(str, row)) or 'none'}. "
+        "Rename them."
+    )
+
+
+def _of_another_number(where: str, scores: int, passages: int, what: str) -> BadInput:
+    return BadInput(
+        f"{where} must have one score per passage, but has {scores} scores for {passages} {what}. Score the "
+        "file again."
+    )
+
+
+def _number(name: str) -> tuple[int, str]:
+    """Order ``negative_2`` before ``negative_10``."""
+    digits = name.rpartition("_")[2]
+    return (int(digits) if digits.isdigit() else 0), name

@@ -1,0 +1,211 @@
+"""The meaning of the columns and labels of pairs: by their names or as it is stated, never by a guess."""
+
+import json
+import operator
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stillhouse.core.errors import BadInput, nearest, require
+from stillhouse.corpora.reading.rows import Row, Table, missing
+
+ENTAILMENT, CONTRADICTION, NEUTRAL = MEANINGS = ("entailment", "contradiction", "neutral")
+_NAMES = {
+    "query": ("query", "anchor", "premise", "sentence1", "sent0", "question", "s1"),
+    "passage": (
+        *("passage", "positive", "hypothesis", "sentence2", "sent1", "answer", "document", "s2"),
+        "context",
+    ),
+    "negatives": ("negatives", "negative", "hard_neg", "hard_negatives", "neg"),
+    "label": ("label", "gold_label", "labels"),
+    "score": ("score", "scores", "similarity", "similarity_score", "relevance", "is_duplicate"),
+}
+UNUSED = "unused"
+_COMPARED = {
+    ">=": operator.ge, "<=": operator.le, "!=": operator.ne, "==": operator.eq, "=": operator.eq,
+    ">": operator.gt, "<": operator.lt,
+}  # fmt: skip
+_CONDITION = re.compile(r"\s*(.+?)\s*(>=|<=|!=|==|=|>|<)\s*(.+?)\s*")
+_NO_PAIR = ("id", "_id", "idx", "index", "text", "title")
+_NO_LABEL = ("", "-", "-1")
+
+
+def as_text(given: Any) -> str:
+    """A mapping of an experiment file as the text that a field holds; a text stays as it is."""
+    return (
+        json.dumps({str(key): value for key, value in given.items()}) if isinstance(given, Mapping) else given
+    )
+
+
+def as_names(text: str, field: str) -> dict[str, Any]:
+    """Parse ``query: question, passage: answer``, with colons or equals signs, or the same as JSON.
+
+    Raises:
+        BadInput: It is neither.
+    """
+    if text.lstrip().startswith("{"):
+        try:
+            return dict(json.loads(text))
+        except ValueError:
+            raise BadInput(f"{field} must be names and their values, but got {text!r}.") from None
+    pairs = [re.split(r"\s*[:=]\s*", part.strip(), maxsplit=1) for part in text.split(",") if part.strip()]
+    good = all(len(pair) == 2 and all(pair) for pair in pairs)
+    require(good, f"{field} must be such as `name: value, name: value`", got=text)
+    return {name: value for name, value in pairs}
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """The meaning of columns and labels whose names do not tell it.
+
+    Attributes:
+        columns: Column of each role: ``query: question, passage: answer``; ``unused`` names one that is not
+            used, or a list of them.
+        labels: Meaning of each label: ``0: contradiction, 1: entailment, 2: neutral``.
+        positive: Which rows are pairs: ``score >= 4``.
+    """
+
+    columns: str = ""
+    labels: str = ""
+    positive: str = ""
+
+    def check(self) -> None:
+        """Refuse what cannot be understood.
+
+        Raises:
+            BadInput: A role or a meaning is unknown, or the condition is none.
+        """
+        roles = (*_NAMES, UNUSED)
+        for role in as_names(self.columns, "pairs.columns"):
+            rule = f"pairs.columns must name roles: {', '.join(roles)}"
+            require(role in roles, rule, role=role, remedy=nearest(role, list(roles)))
+        for label, meaning in as_names(self.labels, "pairs.labels").items():
+            rule = f"pairs.labels must mean one of {', '.join(MEANINGS)}"
+            require(meaning in MEANINGS, rule, **{"label": label, "meaning": meaning})
+        good = not self.positive or _CONDITION.fullmatch(self.positive) is not None
+        require(good, "pairs.positive must be such as `score >= 4`", positive=self.positive)
+
+    @property
+    def condition(self) -> tuple[str, str, str] | None:
+        """The column, comparison and value of `positive`."""
+        found = _CONDITION.fullmatch(self.positive)
+        return (found[1], found[2], found[3]) if found else None
+
+
+NAMED = Meaning()
+"""Every column and label means what its name says."""
+
+
+def roles(columns: list[str], meaning: Meaning, source: str) -> dict[str, list[str]]:
+    """Find the columns of the query, the passage, the negatives and the label, and those not used.
+
+    Raises:
+        BadInput: A role has two columns or none, a stated column does not exist, or a score or judgement is
+            beside the pairs that nothing explains.
+    """
+    named = as_names(meaning.columns, "pairs.columns")
+    stated = {role: names if isinstance(names, list) else [names] for role, names in named.items()}
+    condition = meaning.condition
+    taken = [*(name for names in stated.values() for name in names), *([condition[0]] if condition else [])]
+    for name in taken:
+        near = nearest(str(name), columns)
+        require(name in columns, f"{source} must have the column {name!r}", columns=columns, remedy=near)
+    free = [name for name in columns if name not in taken]
+    found = {
+        role: stated.get(role) or [name for usual in names for name in free if name.lower() == usual]
+        for role, names in _NAMES.items()
+    }
+    numbered = [
+        name for name in free if name.lower().startswith(("negative_", "neg_")) and name[-1:].isdigit()
+    ]
+    found["negatives"] = found["negatives"] or numbered
+    _by_elimination(found, free)
+    for role in ("query", "passage"):
+        if len(found[role]) != 1:
+            which = (
+                f"{len(found[role])} of them could be the {role}" if found[role] else f"none is the {role}"
+            )
+            raise BadInput(
+                f"labelled text must have the columns query and passage, but {source} has the columns "
+                f"{', '.join(columns)}, and {which}. Rename them, or say which: --set "
+                'pairs.columns="query: NAME, passage: NAME"; unused: NAME names one that is not used.'
+            )
+    if found["score"] and not found["negatives"] and "score" not in stated:
+        name = found["score"][0]
+        raise BadInput(
+            f"{source} has the column {name} beside its pairs, which must be explained: its rows may be no "
+            f'pairs. Say which are, such as --set pairs.positive="{name} >= 1", or --set '
+            f'pairs.columns="unused: {name}".'
+        )
+    used = [name for role in ("query", "passage", "negatives") for name in found[role]]
+    found["label"] = [] if found["negatives"] else found["label"][:1]
+    used += [*found["label"], *([condition[0]] if condition else [])]
+    return {**found, UNUSED: [name for name in columns if name not in used]}
+
+
+def _by_elimination(found: dict[str, list[str]], free: Sequence[str]) -> None:
+    """Take two columns of unknown names in their order; ``text`` goes with a query or a passage."""
+    claimed = [name for names in found.values() for name in names]
+    others = [name for name in free if name not in claimed]
+    roles = [role for role in ("query", "passage") if not found[role]]
+    text = [name for name in others if name.lower() == "text"]
+    plain = not any(name.lower() in _NO_PAIR for name in others)
+    if len(roles) == 2 and len(others) == 2 and plain:
+        found["query"], found["passage"] = others[:1], others[1:]
+    elif len(roles) == 1 and len(text) == 1:
+        found[roles[0]] = text
+
+
+def value_of(row: Row, column: str, table: Table) -> str:
+    """A label or score as text; a number with a name of the file's is that name."""
+    value = row.get(column)
+    if missing(value):
+        return ""
+    names = table.names.get(column)
+    if names and isinstance(value, int) and 0 <= value < len(names):
+        return str(names[value])
+    return re.sub(r"^(-?\d+)\.0$", r"\1", str(int(value) if isinstance(value, bool) else value).strip())
+
+
+def is_positive(row: Row, meaning: Meaning, table: Table) -> bool:
+    """Whether a row is a pair, by ``positive``."""
+    condition = meaning.condition
+    if condition is None:
+        return True
+    column, sign, wanted = condition
+    given = value_of(row, column, table)
+    try:
+        return bool(_COMPARED[sign](float(given), float(wanted)))
+    except ValueError:
+        return given != "" and bool(_COMPARED[sign](given.lower(), wanted.lower()))
+
+
+class Labels:
+    """The labels of natural language inference, and those of them that have no meaning."""
+
+    def __init__(self, meaning: Meaning, source: str) -> None:
+        stated = as_names(meaning.labels, "pairs.labels")
+        self._meanings = {label.lower(): str(each) for label, each in stated.items()}
+        self._stated, self._source = bool(stated), source
+        self._seen: dict[str, str] = {}
+
+    def of(self, label: str) -> str:
+        """The meaning of a label; empty for none."""
+        low = label.lower()
+        found = self._meanings.get(low, low if low in MEANINGS and not self._stated else "")
+        if low not in _NO_LABEL or found:
+            self._seen.setdefault(label, found)
+        return found
+
+    def check(self) -> None:
+        """Refuse labels without a meaning."""
+        unknown = [label for label, found in self._seen.items() if not found]
+        if unknown:
+            raise BadInput(
+                f"the labels of {self._source} must be entailment, neutral and contradiction, or have a "
+                f"meaning that is stated, but were found without one: {', '.join(sorted(unknown)[:10])}. Say "
+                'what they mean, such as --set pairs.labels="0: contradiction, 1: entailment, 2: neutral", '
+                'which are pairs, --set pairs.positive="label = 1", or that they are not used, --set '
+                'pairs.columns="unused: label".'
+            )

@@ -1,12 +1,23 @@
+import bz2
 import contextlib
 import gzip
 import json
+import lzma
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from stillhouse.core.errors import BadInput
-from stillhouse.corpora.reading.corpus import ReadOptions, list_files, read_texts, split_options
+from stillhouse.corpora.reading.corpus import (
+    ReadOptions,
+    list_files,
+    read_texts,
+    skipped_files,
+    split_options,
+)
 from stillhouse.corpora.tables import Rejected
 
 ROWS = ["The first row is here.", "Second row, naïve café.", "And a third, 東京."]
@@ -23,7 +34,6 @@ def rejected(source: str | Path, options: ReadOptions = PLAIN) -> list[tuple[str
 
 
 def write_all_formats(folder: Path) -> list[Path]:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     lines = "".join(row + "\n" for row in ROWS)
@@ -262,7 +272,6 @@ def test_wide_text_without_a_mark_names_the_flag(tmp_path: Path) -> None:
 
 
 def test_parquet_that_pyarrow_cannot_decode_is_bad_input(tmp_path: Path) -> None:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     path = tmp_path / "a.parquet"
@@ -272,3 +281,55 @@ def test_parquet_that_pyarrow_cannot_decode_is_bad_input(tmp_path: Path) -> None
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
         with contextlib.suppress(BadInput):
             list(read_texts(str(path), ReadOptions()))
+
+
+OBJECTS = [{"text": f"text {i}"} for i in range(1000)]
+QUOTED = ['"' * (i in (10, 900)) + f"text {i}" for i in range(1000)]
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": lambda given: bytes(pa.compress(given, codec="zstd", asbytes=True)),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.tsv", "text\n" + "".join(f"{text}\n" for text in QUOTED), QUOTED),
+        (
+            "a.csv",
+            "id;text\n1;Das ist Satz 1\n2;Das, ja, ist Satz 2\n",
+            ["Das ist Satz 1", "Das, ja, ist Satz 2"],
+        ),
+        ("a.csv", "text\nNA\nNull\nnone\n", ["NA", "Null", "none"]),
+        ("a.csv", "First one here.\nSecond one.\n", "looks like data: 'First one here.'"),
+        ("a.csv", "iron\nzinc\n", "looks like data: 'iron'"),
+        ("a.csv", 'text\n"a" b\n', "row that begins on line 2"),
+        ("a.json", json.dumps(OBJECTS), [row["text"] for row in OBJECTS]),
+        ("a.json", json.dumps(OBJECTS, indent=2), [row["text"] for row in OBJECTS]),
+        ("a.jsonl", '{"title": "T"}\n{"title": "U", "text": "a"}\n', ["a"]),
+        ("a.jsonl", '\ufeff{"text": null}\n{"text": NaN}\n{"text": "a"}\n', ["a"]),
+        ("a.tsv", "\ufefftext\tid\na\t1\n", ["a"]),
+        *((f"a.jsonl.{suffix}", '{"text": "a"}\n', ["a"]) for suffix in COMPRESS),
+    ],
+)
+def test_files_are_read_as_they_are_or_refused(
+    tmp_path: Path, name: str, content: str, expected: Any
+) -> None:
+    pack = COMPRESS.get(name.rpartition(".")[2], bytes)
+    (tmp_path / name).write_bytes(pack(content.encode()))
+    if isinstance(expected, str):
+        with pytest.raises(BadInput, match=expected):
+            list(read_texts(str(tmp_path / name), ReadOptions()))
+        return
+    found = read_texts(str(tmp_path / name), ReadOptions())
+    assert [text for text in found if isinstance(text, str)] == expected
+
+
+def test_the_clone_of_a_data_set_is_its_data_alone(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "data").mkdir()
+    for name in ("README.md", ".git/HEAD", "dataset_infos.json", "data/a.jsonl", "data/wiki_00"):
+        (tmp_path / name).write_text('{"text": "a"}\n')
+    assert [Path(file.path).name for file in list_files(str(tmp_path))[1]] == ["a.jsonl", "wiki_00"]
+    assert skipped_files(str(tmp_path)) == ["README.md", "dataset_infos.json"]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 import os
 import typing
 from collections.abc import Iterator, Mapping
@@ -12,7 +13,7 @@ from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.core.type_casts import cast
 from stillhouse.experiments.data_kind import data_kinds
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.experiments.memory import IN_MEMORY
+from stillhouse.experiments.memory import IN_MEMORY, NAMES
 from stillhouse.experiments.student_choice import student_kinds
 
 KIND = "kind"
@@ -323,13 +324,14 @@ def _build(target: Any, given: Any, path: str) -> Any:
     """A dataclass from names and values, nested dataclasses included."""
     require(isinstance(given, Mapping), f"`{path}` must map names to values", **{path: given})
     hints, values = typing.get_type_hints(target), {}
-    own = {field.name for field in dataclasses.fields(target) if field.metadata != IN_MEMORY}
+    own = {field.name: field for field in dataclasses.fields(target) if field.metadata != IN_MEMORY}
     for name, value in given.items():
         if name not in own:
             known = [f"{path}.{each}" for each in own]
             raise BadInput(f"unknown field `{path}.{name}`. {nearest(f'{path}.{name}', known)}")
-        hint = hints[name]
-        values[name] = _value(hint, value, f"{path}.{name}")
+        if own[name].metadata == NAMES and isinstance(value, Mapping):
+            value = json.dumps({str(key): each for key, each in value.items()})
+        values[name] = _value(hints[name], value, f"{path}.{name}")
     return target(**values)
 
 

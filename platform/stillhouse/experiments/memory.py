@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 IN_MEMORY = {"in_memory": True}
 """Metadata of fields that hold text: experiment files and the command line have the path instead."""
+NAMES = {"names": True}
+"""Metadata of fields that an experiment file may give as names and values; they hold them as text."""
 _FOLDER = "texts"
 _USUAL = ("text", "sentence")
 _PASSED_ON = (str, int, float, bool)

@@ -113,7 +113,7 @@ def augmented_rows(
     }
     note = note_path(workspace, f"{examples.label}-augmented", signature)
 
-    def read() -> Examples:
+    def read() -> tuple[Examples, None]:
         rows = _rows_of(workspace, examples)
         varied: list[Row] = []
         if most == 0 or most > len(rows):

@@ -3,7 +3,7 @@
 import json
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,13 +29,6 @@ _COMPARED = {
 _CONDITION = re.compile(r"\s*(.+?)\s*(>=|<=|!=|==|=|>|<)\s*(.+?)\s*")
 _NO_PAIR = ("id", "_id", "idx", "index", "text", "title")
 _NO_LABEL = ("", "-", "-1")
-
-
-def as_text(given: Any) -> str:
-    """A mapping of an experiment file as the text that a field holds; a text stays as it is."""
-    return (
-        json.dumps({str(key): value for key, value in given.items()}) if isinstance(given, Mapping) else given
-    )
 
 
 def as_names(text: str, field: str) -> dict[str, Any]:

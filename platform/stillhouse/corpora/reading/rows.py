@@ -76,7 +76,8 @@ def compression(system: Any, path: str) -> str | None:
 def open_bytes(system: Any, path: str) -> Any:
     """Open a file of a pyarrow file system, decompressed."""
     packing = compression(system, path)
-    python = {"bz2": bz2.open, "xz": lzma.open}.get(packing or "")
+    openers: dict[str, Any] = {"bz2": bz2.open, "xz": lzma.open}
+    python = openers.get(packing or "")
     stream = system.open_input_stream(path, compression=None if python else packing, buffer_size=1 << 20)
     return python(stream) if python else stream
 
@@ -236,8 +237,9 @@ def _cells(
     lines: Iterable[str], path: str, delimiter: str, *, quoted: bool
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield the cells of every row with the line on which it begins."""
-    quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
-    reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
+    reader = csv.reader(
+        lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE, strict=True
+    )
     first = 1
     try:
         for cells in reader:

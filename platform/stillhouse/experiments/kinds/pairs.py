@@ -7,7 +7,7 @@ from stillhouse.core.errors import require
 from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.core.type_casts import check_types
 from stillhouse.experiments.data_kind import DataKind, check_count
-from stillhouse.experiments.memory import IN_MEMORY, Held, held_rows
+from stillhouse.experiments.memory import IN_MEMORY, NAMES, Held, held_rows
 from stillhouse.values.data import AllRows, Examples, Mined, Store, TextTable, sample
 from stillhouse.values.mining import Mining
 from stillhouse.values.setting import PairData
@@ -58,17 +58,13 @@ class Pairs(DataKind[PairData]):
     mined: int | None = None
     mining: Mining = field(default_factory=Mining)
     distilled: bool = False
-    columns: str = ""
-    labels: str = ""
+    columns: str = field(default="", metadata=NAMES)
+    labels: str = field(default="", metadata=NAMES)
     positive: str = ""
     rows: Any = field(default=None, metadata=IN_MEMORY)
 
     def __post_init__(self) -> None:
         """Check the ranges, and that the rule of mining leaves enough negatives."""
-        from stillhouse.corpora.reading.meaning import as_text
-
-        for name in ("columns", "labels"):
-            object.__setattr__(self, name, as_text(getattr(self, name)))
         check_types(self, "pairs", path="Pairs in memory are given as rows=[…].")
         if self.rows is not None:
             held = held_rows(self.rows)

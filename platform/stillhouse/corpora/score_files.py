@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.user_files import writing
-from stillhouse.corpora.reading.scored import ScoredRow
+from stillhouse.corpora.reading.forms import ScoredRow
 
 
 def _stock(row: ScoredRow) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from stillhouse.corpora.reading.corpus import (
     hub_name,
     list_files,
     read_texts,
+    skipped_files,
     split_options,
     taking_of,
 )
@@ -58,6 +59,10 @@ def ingest(workspace: Workspace, source: str, options: ReadOptions, *, refresh: 
         table = write_texts(workspace, label, texts, deduplicate=options.deduplicate, origin=origin)
         write_note(note, {"table": table.sha256, "label": label, **origin})
         _report(workspace.path(table), label, taking)
+        if skipped := skipped_files(source):
+            say(
+                f"    skipped: {', '.join(skipped[:5])}{f' and {len(skipped) - 5:,} more' * (len(skipped) > 5)}"
+            )
     return table
 
 

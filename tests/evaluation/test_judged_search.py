@@ -16,13 +16,18 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray
 from stillhouse.corpora.published.judged import find_collections, open_collection
 from stillhouse.corpora.published.smart_format import read_sentences
+from stillhouse.corpora.search_task import TaskFiles, judgements_of, order_of_ids, read_task
+from stillhouse.corpora.tables import open_texts, write_collection, write_texts
 from stillhouse.evaluation.benchmarks import retrieval
 from stillhouse.evaluation.benchmarks.retrieval import OnDisk, rank_collection, rank_on_disk
 from stillhouse.evaluation.finite_encoder import PIECE, FiniteEncoder
+from stillhouse.evaluation.retrieval import DocSearch
 from stillhouse.evaluation.search.exact import TILE, Ranking, search_stream
 from stillhouse.evaluation.search.indexes import parse_index
 from stillhouse.evaluation.search.passage_vectors import vectors_folder
-from stillhouse.evaluation.trec_runs import open_run, read_run, run_figures, write_run
+from stillhouse.evaluation.trec_runs import open_run, query_figures, read_run, run_figures, write_run
+
+CASES = 25
 
 
 class Coarse:
@@ -201,10 +206,24 @@ def test_collections_are_chosen_by_name_and_two_of_one_name_are_refused(tmp_path
         ),
         ("corpus.jsonl", '{"_id": "d1"}', "line 1: must be a JSON object"),
         ("queries.jsonl", "{", "line 1: must be a JSON object"),
-        ("qrels/dev.tsv", "h\nq0\td99\t1", "line 2: must name an existing passage, but 'd99'"),
-        ("qrels/dev.tsv", "h\nq99\td1\t1", "line 2: must name an existing query, but 'q99'"),
-        ("qrels/dev.tsv", "h\nq0\td1\t1\nq0\td1\t1", "line 3: 'q0' and 'd1' must be judged once"),
-        ("qrels/dev.tsv", "h\nq0\td1\tmuch", "line 2: must be a judgement"),
+        (
+            "qrels/dev.tsv",
+            "query-id\tcorpus-id\tscore\nq0\td99\t1",
+            "line 2: must name an existing passage, but 'd99'",
+        ),
+        (
+            "qrels/dev.tsv",
+            "query-id\tcorpus-id\tscore\nq99\td1\t1",
+            "line 2: must name an existing query, but 'q99'",
+        ),
+        (
+            "qrels/dev.tsv",
+            "query-id\tcorpus-id\tscore\nq0\td1\t1\nq0\td1\t1",
+            "line 3: 'q0' and 'd1' must be judged once",
+        ),
+        ("qrels/dev.tsv", "query-id\tcorpus-id\tscore\nq0\td1\tmuch", "line 2: must be a judgement"),
+        ("qrels/dev.tsv", "q0 d1 1\nq1 0 d1 1", "line 2: must be a judgement, `query passage gain`"),
+        ("qrels/dev.tsv", "q0 d1 0 1", "line 1: must be a judgement"),
     ],
 )
 def test_malformed_files_are_reported_with_their_line(
@@ -270,7 +289,7 @@ def test_ms_marco(tmp_path: Path) -> None:
     (folder / "queries.dev.small.tsv").write_text("0\twhat\n9\twhy\n")
     (folder / "qrels.dev.small.tsv").write_text("0\t0\t2\t1\n")
     collection = open_collection(folder, final=False)
-    assert collection is not None and collection.split == "dev" and not collection.shared_ids
+    assert collection is not None and collection.split == "dev" and not collection.own
     assert [(entry.id, entry.text) for entry in collection.stream()] == [
         ("0", "first\ta tab"),
         ("2", "third"),
@@ -332,3 +351,95 @@ def test_deep_json_odd_literals_and_other_encodings_are_reported(tmp_path: Path)
         claims.write_bytes(content)
         with pytest.raises(BadInput, match=r"corpus\.csv"):
             list(_claims(claims))
+
+
+def write_toy(folder: Path, corpus: Sequence[str], queries: Sequence[str], qrels: str) -> Path:
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text("\n".join(corpus))
+    (folder / "queries.jsonl").write_text("\n".join(queries))
+    (folder / "qrels/dev.tsv").write_text(qrels)
+    return folder
+
+
+def numbered(texts: Sequence[str]) -> list[str]:
+    return [json.dumps({"_id": str(at), "text": text}) for at, text in enumerate(texts)]
+
+
+def test_what_a_collection_holds_is_what_is_measured(tmp_path: Path) -> None:
+    """Both sides numbered, no header, and texts that are missing or no Unicode."""
+    texts = ["a", "b", "ab", "aab"]
+    folder = write_toy(
+        tmp_path / "toy",
+        [*numbered(texts), '{"_id": "n", "title": NaN, "text": "bbb"}', '{"_id": "e", "text": "a\\ud83d"}']
+        + ['{"_id": "s", "text": "Aab."}', '{"_id": "x", "text": null}'],
+        [*numbered(texts), '{"_id": "n", "text": null}', '{"_id": "s", "text": "aab"}'],
+        "".join(f"{at} 0 {at} 1\n" for at in range(4)) + "n 0 n 1\ns 0 3 1\ns 0 x 2\n3 0 e -1\n",
+    )
+    collection = open_collection(folder, final=False)
+    assert collection is not None and list(collection.queries) == ["0", "1", "2", "3", "s"]
+    assert [entry.text for entry in collection.stream()] == [*texts, "bbb", "Aab."]
+    assert collection.own == {"s": 5} and len(collection.notes) == 3
+    run = rank_collection(collection, Coarse())
+    assert [run[query][0][0] for query in collection.queries] == ["0", "1", "2", "3", "3"]
+    assert query_figures(run, collection.qrels)["recall@1"].tolist() == [1, 1, 1, 1, 0.5]
+    workspace = Workspace(tmp_path / "w")
+    task = read_task(workspace, TaskFiles(str(folder), test="dev"))
+    for part in (task.dev, task.test):
+        found = DocSearch(part, workspace)(Coarse())["docsearch_cosine_recall@1"]
+        assert found in (
+            1.0,
+            (len(open_texts(workspace, part.queries)) - 0.5) / len(open_texts(workspace, part.queries)),
+        )
+    with pytest.raises(BadInput, match="must have no blank, but 'a b' has one"):
+        write_run(tmp_path / "run", {"q": [("a b", 1.0)]})
+    (tmp_path / "run").write_text("q\u00a01 Q0 d 1 1 t\n")
+    assert read_run(tmp_path / "run") == {"q\u00a01": [("d", 1.0)]}
+
+
+def test_every_path_gives_the_figures_of_ir_measures(tmp_path: Path) -> None:
+    """Suite, vectors on disk, a run from a file and `DocSearch`: graded, negative, absent, tied."""
+    worst = 0.0
+    for seed in range(CASES):
+        draw = np.random.default_rng(seed)
+        texts = ["".join(draw.choice(list("ab"), 3)) for _ in range(14)]
+        corpus = [*numbered(texts), '{"_id": "x", "text": null}', '{"_id": "y", "text": null}']
+        lines = [
+            f"{query}\t{passage}\t{draw.integers(-2, 4)}\n"
+            for query in range(4)
+            for passage in draw.choice([*map(str, range(14)), "x", "y"], 6, replace=False)
+        ]
+        lines += [f"4\t{seed % 14}\t1\n"]
+        asked = [f"{'a' * at}b" for at in range(5)]
+        folder = write_toy(tmp_path / f"c{seed}", corpus, numbered(asked), "".join(lines))
+        collection, model = open_collection(folder, final=False), Coarse()
+        assert collection is not None
+        run = rank_collection(collection, model)
+        write_run(tmp_path / "run", run)
+        scores = {query: dict(hits) for query, hits in run.items()}
+        measures = {
+            nDCG @ 10: "ndcg@10",
+            AP: "map",
+            R @ 1: "recall@1",
+            R @ 10: "recall@10",
+            RR @ 10: "mrr@10",
+        }
+        # The judgements of queries that are measured at all: those with a relevant passage.
+        qrels = {query: collection.qrels[query] for query in collection.queries}
+        reference = ir_measures.calc_aggregate(list(measures), qrels, scores)
+        workspace = Workspace(tmp_path / "w")
+        on_disk = rank_on_disk(collection, FiniteEncoder(model, "letters"), OnDisk(workspace))[0]
+        table = write_texts(workspace, "p", [entry.text for entry in collection.stream()], deduplicate=False)
+        queries = write_texts(workspace, "q", collection.queries.values(), deduplicate=False)
+        rows = {entry.id: row for row, entry in enumerate(collection.stream())}
+        judged = judgements_of(collection, collection.queries, rows, order_of_ids(collection))
+        search = DocSearch(write_collection(workspace, "c", queries, table, judged), workspace, name="s")(
+            model
+        )
+        paths = [run_figures(each, collection.qrels) for each in (run, on_disk, read_run(tmp_path / "run"))]
+        paths.append({name.removeprefix("s_cosine_"): figure for name, figure in search.items()})
+        for measure, name in measures.items():
+            for figures in paths:
+                if name in figures:
+                    worst = max(worst, abs(figures[name] - reference[measure]))
+    print(f"largest difference {worst:.1e}")
+    assert worst < 1e-9

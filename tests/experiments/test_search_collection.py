@@ -105,13 +105,13 @@ def test_its_figures_select_and_are_those_of_the_published_suite(
     assert ready(own, selection__by="agreement").setting.dev.select == "agreement_spearman_cosine"
     for final, suite in ((False, prepared.setting.dev), (True, prepared.test)):
         published = open_collection(folder, final=final)
-        assert published is not None and published.shared_ids
+        assert published is not None and published.own == ({} if final else {"q3": 60})
         reference = run_figures(rank_collection(published, model), published.qrels)
         figures = run_suite(suite, model, workspace)
         for name in ("ndcg@10", "mrr@10", "recall@10"):
             assert figures[f"collection_cosine_{name}"] == pytest.approx(reference[name], abs=1e-6), name
     data = prepared.setting[SearchCollection]
-    assert set(open_qrels(workspace, data.dev)[:, 2].tolist()) == {-1, 0, 1, 2}
+    assert set(open_qrels(workspace, data.dev)[:, 2].tolist()) == {0, 1, 2}
 
 
 def test_its_queries_and_judged_passages_are_not_trained_on(
@@ -233,18 +233,34 @@ def test_dev_queries_may_search_a_pool(
             r"must have a test split.*it has: dev, train",
         ),
         (
-            {"qrels/dev.tsv": "h\nq0\td99\t1"},
+            {"qrels/dev.tsv": "query-id\tcorpus-id\tscore\nq0\td99\t1"},
             {},
             r"dev.tsv, line 2: must name an existing passage, but 'd99'",
         ),
-        ({"qrels/dev.tsv": "h\nq99\td1\t1"}, {}, "line 2: must name an existing query, but 'q99'"),
-        ({"qrels/dev.tsv": "h\nq0\td1\t0"}, {}, "must have a query with a relevant passage"),
+        (
+            {"qrels/dev.tsv": "query-id\tcorpus-id\tscore\nq99\td1\t1"},
+            {},
+            "line 2: must name an existing query, but 'q99'",
+        ),
+        (
+            {"qrels/dev.tsv": "query-id\tcorpus-id\tscore\nq0\td1\t0"},
+            {},
+            "must have a query with a relevant passage",
+        ),
         ({"qrels/dev.tsv": ""}, {}, "must have a query with a relevant passage"),
-        ({"qrels/dev.tsv": "h\nq12\td1\t1"}, {}, r"must not share queries, but 1 of .*test.tsv are also in"),
+        (
+            {"qrels/dev.tsv": "query-id\tcorpus-id\tscore\nq12\td1\t1"},
+            {},
+            r"must not share queries, but 1 of .*test.tsv are also in",
+        ),
         ({"queries.jsonl": None}, {}, r"must be complete, but .*queries.jsonl is missing"),
         ({"corpus.jsonl": None}, {}, "Lay it out as BEIR does"),
         ({}, {"collection.path": "nowhere"}, "collection.path must be a folder"),
-        ({"qrels/dev.tsv": "h\nq0\td1\t1"}, {"collection.test": "dev"}, "cannot be divided"),
+        (
+            {"qrels/dev.tsv": "query-id\tcorpus-id\tscore\nq0\td1\t1"},
+            {"collection.test": "dev"},
+            "cannot be divided",
+        ),
     ],
 )
 def test_a_folder_that_cannot_be_used_is_refused(

@@ -10,14 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from stillhouse.core.artifacts import Workspace, locked, read_json
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.notes import has_note, write_note
+from stillhouse.core.types import IntArray
 from stillhouse.corpora.held_out import write_held_out
 from stillhouse.corpora.published.judged import (
     JudgedCollection,
@@ -29,12 +31,10 @@ from stillhouse.corpora.published.judged import (
 )
 from stillhouse.corpora.reading.ingest import note_path
 from stillhouse.corpora.reading.sentences import dedup_key
-from stillhouse.corpora.tables import open_texts, write_collection, write_texts
+from stillhouse.corpora.tables import Judgements, open_texts, write_collection, write_texts
 from stillhouse.values.data import Collection, TextTable
 
-VERSION = 1
-OWN_ID = -1
-"""Gain of a passage with the query's own id: it does not count as found."""
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -244,22 +244,22 @@ def _write(workspace: Workspace, label: str, splits: tuple[_Split, _Split], divi
     queries: list[str] = []
     counts: list[int] = []
     for name, part, collection in zip(("dev", "test"), splits, opened, strict=True):
-        table, rows = passages[part.layout.documents]
+        table, rows, names_N = passages[part.layout.documents]
         mine = collection.queries if part.queries is None else part.queries
-        asked = {query: _valid(text) for query, text in collection.queries.items() if query in mine}
+        asked = {query: text for query, text in collection.queries.items() if query in mine}
         queries += asked.values()
-        qrels_N3, answered = _qrels(collection, asked, rows)
-        if not answered:
+        judgements = judgements_of(collection, asked, rows, names_N)
+        if not len(judgements.qrels_N3) or judgements.qrels_N3[judgements.qrels_N3[:, 2] > 0, 1].max() < 0:
             raise BadInput(
                 f"a query must have a relevant passage with a text, but none of {part.judgements} has one."
             )
         written = write_texts(workspace, f"{label}-{name}-queries", asked.values(), deduplicate=False)
-        made.append(write_collection(workspace, f"{label}-{name}", written, table, qrels_N3))
-        counts.append(answered)
+        made.append(write_collection(workspace, f"{label}-{name}", written, table, judgements))
+        counts.append(len(asked))
     for note in dict.fromkeys(note for collection in opened for note in collection.notes):
         say(f"  note: {note}")
     held_out = write_held_out(workspace, f"{label}-held-out", queries, judged_texts)
-    sizes = [f"{len(open_texts(workspace, table)):,}" for table, _ in passages.values()]
+    sizes = [f"{len(open_texts(workspace, table)):,}" for table, *_ in passages.values()]
     how = ", divided by query" if divided else ""
     searched = f"{' and '.join(sizes)} passages"
     summary = f"{label}: {counts[0]:,} dev and {counts[1]:,} test queries{how}, {searched}"
@@ -271,58 +271,60 @@ def _write_passages(
     label: str,
     splits: tuple[_Split, _Split],
     opened: tuple[JudgedCollection, JudgedCollection],
-) -> tuple[dict[Path, tuple[TextTable, dict[str, int]]], list[str]]:
-    """Write each file of passages once; return the rows of the ids that matter, and the judged texts."""
+) -> tuple[dict[Path, tuple[TextTable, dict[str, int], IntArray]], list[str]]:
+    """Write each file of passages once.
+
+    Returns:
+        By file, the table, the rows of the judged ids and the order of all ids; and the judged texts.
+    """
     judged: dict[Path, set[str]] = {}
     for part, collection in zip(splits, opened, strict=True):
         judged.setdefault(part.layout.documents, set()).update(*collection.qrels.values())
-    own = {query for collection in opened if collection.shared_ids for query in collection.queries}
-    written: dict[Path, tuple[TextTable, dict[str, int]]] = {}
+    written: dict[Path, tuple[TextTable, dict[str, int], IntArray]] = {}
     judged_texts: list[str] = []
     for part, collection in zip(splits, opened, strict=True):
         documents = part.layout.documents
         if documents not in written:
             rows: dict[str, int] = {}
-            known = judged[documents]
-            texts = _followed(collection, known, known | own, rows, judged_texts)
+            texts = _followed(collection, judged[documents], rows, judged_texts)
             table = write_texts(workspace, f"{label}-passages", texts, deduplicate=False)
-            written[documents] = (table, rows)
+            written[documents] = (table, rows, order_of_ids(collection))
     return written, judged_texts
 
 
 def _followed(
-    collection: JudgedCollection, judged: set[str], wanted: set[str], rows: dict[str, int], bodies: list[str]
+    collection: JudgedCollection, judged: set[str], rows: dict[str, int], bodies: list[str]
 ) -> Iterator[str]:
-    """The passages in their order, noting the rows of the wanted ids and the texts of the judged ones."""
+    """The passages in their order, noting the rows and the texts of the judged ones."""
     for row, entry in enumerate(collection.stream()):
-        if entry.id in wanted:
-            rows[entry.id] = row
         if entry.id in judged:
-            bodies += [_valid(text) for text in (entry.text, entry.body) if text]
-        yield _valid(entry.text)
+            rows[entry.id] = row
+            bodies += [text for text in (entry.text, entry.body) if text]
+        yield entry.text
 
 
-def _qrels(
-    collection: JudgedCollection, asked: Mapping[str, str], rows: Mapping[str, int]
-) -> tuple[Any, int]:
-    """The judgements by row, and the number of queries that can be answered; empty passages have no row."""
-    found, answered = [], 0
+def order_of_ids(collection: JudgedCollection) -> IntArray:
+    """For each passage, the place of its id among all in ascending order."""
+    order = pc.sort_indices(pa.array((entry.id for entry in collection.stream()), pa.large_string()))
+    places_N: IntArray = np.empty(len(order), np.int64)
+    places_N[order] = np.arange(len(order))
+    return places_N
+
+
+def judgements_of(
+    collection: JudgedCollection, asked: Mapping[str, str], rows: Mapping[str, int], names_N: IntArray
+) -> Judgements:
+    """The judgements by row. A judged passage without a text counts as one that is not found."""
+    found: list[tuple[int, int, int]] = []
+    absent: dict[str, int] = {}
+    own: list[tuple[int, int]] = []
     for place, query in enumerate(asked):
-        known = {
-            rows[passage]: max(0, gain)
-            for passage, gain in collection.qrels[query].items()
-            if passage in rows
-        }
-        answered += max(known.values(), default=0) > 0
-        found += [(place, row, gain) for row, gain in known.items()]
-        if collection.shared_ids and query in rows:
-            found.append((place, rows[query], OWN_ID))
-    return np.array(found, np.int64).reshape(-1, 3), answered
-
-
-def _valid(text: str) -> str:
-    """The text without lone surrogates, which JSON can name and no table can hold."""
-    return text.encode("utf-8", "replace").decode() if not text.isascii() else text
+        for passage, gain in collection.qrels[query].items():
+            row = rows.get(passage)
+            found.append((place, absent.setdefault(passage, -2 - len(absent)) if row is None else row, gain))
+        own += [(place, collection.own[query])] if query in collection.own else []
+    qrels_N3, own_N2 = np.array(found, np.int64).reshape(-1, 3), np.array(own, np.int64).reshape(-1, 2)
+    return Judgements(qrels_N3, own_N2, names_N)
 
 
 def _label(path: str) -> str:

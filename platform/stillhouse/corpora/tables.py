@@ -530,8 +530,31 @@ def sampled_rows(workspace: Workspace, share: Sampled) -> IntArray:
     return sample_rows(label_N, share.fraction, share.seed)
 
 
+_ARRAYS = {"qrels": "qrels_N3", "own": "own_N2", "names": "names_N"}
+
+
+@dataclass(frozen=True)
+class Judgements:
+    """What says which passage answers which query.
+
+    Attributes:
+        qrels_N3: int64 judgements: query row, passage row, gain. Passages without a text have rows below -1.
+        own_N2: Query row, passage row: the passage is the query itself and is not found by it.
+        names_N: For each passage, a number in the order of its id in the user's files; empty where it has
+            none. Of equal scores, the highest comes first.
+    """
+
+    qrels_N3: IntArray
+    own_N2: IntArray = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    names_N: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
+
+
 def write_collection(
-    workspace: Workspace, label: str, queries: TextTable, passages: TextTable, qrels_N3: IntArray
+    workspace: Workspace,
+    label: str,
+    queries: TextTable,
+    passages: TextTable,
+    given: "IntArray | Judgements",
 ) -> Collection:
     """Write a retrieval collection.
 
@@ -540,28 +563,47 @@ def write_collection(
         label: Readable name of the collection.
         queries: Table of queries.
         passages: Table of passages to search.
-        qrels_N3: int64 judgements: query row, passage row, gain.
+        given: Judgements, or the int64 array of them alone: query row, passage row, gain.
 
     Raises:
         BadInput: If the shape is not (N, 3), there is no judgement, or an id is outside its table.
     """
-    qrels_N3 = np.ascontiguousarray(qrels_N3, dtype=np.int64)
+    made = given if isinstance(given, Judgements) else Judgements(given)
+    qrels_N3 = np.ascontiguousarray(made.qrels_N3, dtype=np.int64)
     if qrels_N3.ndim != 2 or qrels_N3.shape[1] != 3 or not len(qrels_N3):
         raise BadInput(f"qrels must have rows and 3 columns, but have the shape {qrels_N3.shape}.")
     _check_ids(workspace, "queries", queries, qrels_N3[:, 0])
-    _check_ids(workspace, "passages", passages, qrels_N3[:, 1])
-    sha256 = hashlib.sha256(qrels_N3.tobytes()).hexdigest()
+    _check_ids(workspace, "passages", passages, qrels_N3[qrels_N3[:, 1] >= -1, 1])
+    given_arrays = {name: getattr(made, attribute) for name, attribute in _ARRAYS.items()}
+    arrays = {name: np.ascontiguousarray(each, np.int64) for name, each in given_arrays.items() if len(each)}
+    sha256 = hashlib.sha256(b"".join(array.tobytes() for array in arrays.values())).hexdigest()
     collection = Collection(queries=queries, passages=passages, sha256=sha256, label=label)
-    _write_arrays(workspace, collection, {"qrels": qrels_N3}, {"rows": len(qrels_N3)})
+    _write_arrays(workspace, collection, arrays, {"rows": len(qrels_N3), "arrays": list(arrays)})
     return collection
+
+
+def open_judgements(workspace: Workspace, collection: Collection) -> Judgements:
+    """Open what a finished collection says about its passages."""
+    folder = workspace.path(collection)
+    names = read_manifest(folder).get("arrays", ["qrels"])
+    arrays = {name: mapped_array(folder / f"{name}.npy") for name in names}
+    return Judgements(**{_ARRAYS[name]: array for name, array in arrays.items()})
+
+
+def sampled_judgements(judgements: Judgements, rows: IntArray) -> Judgements:
+    """Restrict judgements to some of the passages, by ascending row; those without a text stay judged."""
+    kept = []
+    for array in (np.array(judgements.qrels_N3), np.array(judgements.own_N2)):
+        inside = np.isin(array[:, 1], rows)
+        array[inside, 1] = np.searchsorted(rows, array[inside, 1])
+        kept.append(array[inside | (array[:, 1] < -1)])
+    names_N = judgements.names_N
+    return Judgements(*kept, names_N[rows] if len(names_N) else names_N)
 
 
 def open_qrels(workspace: Workspace, collection: Collection) -> IntArray:
     """Open the judgements of a finished collection, int64 (N, 3): query row, passage row, gain."""
-    folder = workspace.path(collection)
-    read_manifest(folder)
-    qrels_N3: IntArray = mapped_array(folder / "qrels.npy")
-    return qrels_N3
+    return open_judgements(workspace, collection).qrels_N3
 
 
 def _check_ids(workspace: Workspace, name: str, table: TextTable, ids: IntArray) -> None:

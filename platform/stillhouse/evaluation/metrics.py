@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray, IntArray
-from stillhouse.evaluation.search.exact import require_finite
+from stillhouse.evaluation.search.exact import Ranking, require_finite
 
 Values = npt.NDArray[np.float64]
 
@@ -83,9 +83,10 @@ def judge(ids_QK: IntArray, query_rows_Q: IntArray, qrels_N3: IntArray) -> Judge
     """Look up the judgements of a ranking.
 
     Args:
-        ids_QK: Passage ids, best first.
+        ids_QK: Passage ids, best first; -1 where there is none.
         query_rows_Q: The query of each line of ``ids_QK``; each has a relevant passage.
-        qrels_N3: Query, passage, gain; a passage is relevant if its gain is positive.
+        qrels_N3: Query, passage, gain; a passage is relevant if its gain is positive. Passages that cannot be
+            found have ids below -1.
 
     Raises:
         BadInput: If a pair is judged twice, or a query has no relevant passage.
@@ -103,13 +104,14 @@ def judge(ids_QK: IntArray, query_rows_Q: IntArray, qrels_N3: IntArray) -> Judge
     for line, (start, count) in enumerate(zip(first, counts, strict=True)):
         ideal[line, :count] = qrels[start : start + count, 2]
 
-    width = int(max(ids_QK.max(initial=0), qrels[:, 1].max())) + 1
-    known, at = np.unique(qrels[:, 0] * width + qrels[:, 1], return_index=True)
+    least = int(min(ids_QK.min(initial=-1), qrels[:, 1].min()))
+    width = int(max(ids_QK.max(initial=0), qrels[:, 1].max())) - least + 1
+    known, at = np.unique(qrels[:, 0] * width + (qrels[:, 1] - least), return_index=True)
     if len(known) < len(qrels):
         raise BadInput(
             f"a query and a passage must be judged once, but {len(qrels) - len(known)} pairs come again."
         )
-    keys_QK = np.asarray(query_rows_Q, np.int64)[:, None] * width + ids_QK
+    keys_QK = np.asarray(query_rows_Q, np.int64)[:, None] * width + (ids_QK - least)
     place_QK = np.minimum(np.searchsorted(known, keys_QK), len(known) - 1)
     gains = np.where(known[place_QK] == keys_QK, qrels[at[place_QK], 2], 0).astype(np.float64)
     return Judged(gains, ideal)
@@ -139,15 +141,50 @@ def recall(judged: Judged, k: int) -> Values:
     return np.asarray((judged.gains_QK[:, :k] > 0).sum(axis=1) / judged.relevant_Q)
 
 
-def average_precision(judged: Judged, k: int) -> Values:
+def average_precision(judged: Judged, k: int | None = None) -> Values:
     """Compute the mean precision at the ranks of the relevant passages within the top k; the mean is MAP@k.
 
-    The sum is divided by min(k, relevant), as in sentence-transformers; trec_eval divides by the number of
-    all relevant passages.
+    The sum is divided by min(k, relevant), as in sentence-transformers; without a k by the number of all
+    relevant passages, as in trec_eval.
     """
     hits = judged.gains_QK[:, :k] > 0
     precision = np.cumsum(hits, axis=1) / np.arange(1, hits.shape[1] + 1)
-    return np.asarray((precision * hits).sum(axis=1) / np.minimum(judged.relevant_Q, k))
+    most = judged.relevant_Q if k is None else np.minimum(judged.relevant_Q, k)
+    return np.asarray((precision * hits).sum(axis=1) / most)
+
+
+def trec_values(
+    ranking: Ranking, query_rows_Q: IntArray, qrels_N3: IntArray, names_N: IntArray | None = None
+) -> dict[str, Values]:
+    """Compute trec_eval's figures per query: ``ndcg@10``, ``mrr@10``, ``map``, ``recall@{1,10,100,1000}``.
+
+    Args:
+        ranking: Scores and passage ids; -1 where there is no passage.
+        query_rows_Q: As for `judge`, like ``qrels_N3``.
+        qrels_N3: Judgements.
+        names_N: Numbers in the order of the passages' names: of equal scores, in float32 as in trec_eval, the
+            highest comes first. None keeps the order of the ranking.
+    """
+    scores_QK, ids_QK = np.asarray(ranking[0], np.float32), ranking[1]
+    if names_N is not None:
+        order_QK = np.lexsort((-names_N[ids_QK], np.where(ids_QK < 0, np.inf, -scores_QK)), axis=1)
+        ids_QK = np.take_along_axis(ids_QK, order_QK, axis=1)
+    judged = judge(ids_QK, query_rows_Q, qrels_N3)
+    return {
+        "ndcg@10": ndcg(judged, 10),
+        "mrr@10": reciprocal_rank(judged, 10),
+        "map": average_precision(judged),
+        **{f"recall@{k}": recall(judged, k) for k in (1, 10, 100, 1000)},
+    }
+
+
+def without(ranking: Ranking, own_Q: IntArray) -> Ranking:
+    """Take the passage of an id out of each line of a ranking; the line ends with the id -1 instead."""
+    scores_QK, ids_QK = ranking
+    gone_QK = ids_QK == own_Q[:, None]
+    order_QK = np.argsort(gone_QK, axis=1, kind="stable")
+    kept_QK = np.take_along_axis(np.where(gone_QK, -1, ids_QK), order_QK, axis=1)
+    return np.take_along_axis(scores_QK, order_QK, axis=1), kept_QK
 
 
 def ranking_values(

@@ -17,7 +17,13 @@ from stillhouse.core.artifacts import Workspace, read_json, read_manifest, write
 from stillhouse.core.errors import require
 from stillhouse.core.identity import canonical, fingerprint
 from stillhouse.core.types import Encoder, IntArray
-from stillhouse.corpora.tables import open_qrels, open_texts, write_collection, write_texts
+from stillhouse.corpora.tables import (
+    open_judgements,
+    open_texts,
+    sampled_judgements,
+    write_collection,
+    write_texts,
+)
 from stillhouse.corpora.tfidf import TfIdf
 from stillhouse.evaluation.retrieval import DocSearch, Search, unit
 from stillhouse.evaluation.search.exact import search
@@ -115,10 +121,11 @@ def calibrate(
 
 def _build(workspace: Workspace, pool: Pool) -> None:
     texts = open_texts(workspace, pool.collection.passages)
-    qrels_N3 = np.asarray(open_qrels(workspace, pool.collection))
+    judgements = open_judgements(workspace, pool.collection)
+    qrels_N3 = np.asarray(judgements.qrels_N3)
     relevant = qrels_N3[:, 2] > 0
     chosen = {
-        "positives": np.unique(qrels_N3[relevant, 1]),
+        "positives": np.unique(qrels_N3[relevant & (qrels_N3[:, 1] >= 0), 1]),
         "teacher": _near_by_teacher(workspace, pool, np.unique(qrels_N3[relevant, 0])),
         "tfidf": _near_by_words(workspace, pool, np.unique(qrels_N3[relevant, 0])),
     }
@@ -129,9 +136,9 @@ def _build(workspace: Workspace, pool: Pool) -> None:
     # The texts of a table are distinct already; without deduplication every row keeps its position.
     label = f"{pool.collection.label}-pool"
     passages = write_texts(workspace, label, texts[rows], deduplicate=False)
-    kept_N3 = qrels_N3[np.isin(qrels_N3[:, 1], rows)].copy()
-    kept_N3[:, 1] = np.searchsorted(rows, kept_N3[:, 1])
-    sampled = write_collection(workspace, label, pool.collection.queries, passages, kept_N3)
+    sampled = write_collection(
+        workspace, label, pool.collection.queries, passages, sampled_judgements(judgements, rows)
+    )
     made = {
         "passages_sha256": passages.sha256,
         "qrels_sha256": sampled.sha256,

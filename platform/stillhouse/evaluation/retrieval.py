@@ -14,10 +14,10 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.roles import ASYMMETRIC, DOCUMENT, QUERY
 from stillhouse.core.types import Encoder, FloatArray, IntArray, encode_as
-from stillhouse.corpora.tables import Texts, open_qrels, open_texts
+from stillhouse.corpora.tables import Texts, open_judgements, open_texts
 from stillhouse.evaluation.geometry import alignment, uniformity
 from stillhouse.evaluation.items import FiguresAndItems, means
-from stillhouse.evaluation.metrics import Values, judge, ranking_values
+from stillhouse.evaluation.metrics import Values, trec_values, without
 from stillhouse.evaluation.search.exact import INDEXES, Ranking, merge, search, shards
 from stillhouse.teachers.store import open_vectors
 from stillhouse.values.data import Collection, TableStore
@@ -54,8 +54,8 @@ class DocSearch:
 
     Figures: ``{name}_cosine_mrr@10``, ``_ndcg@10``, ``_recall@1``, ``_recall@10``, ``_recall@100``; and the
     geometry of the vectors: ``{name}_alignment`` of queries with their passages, ``{name}_uniformity`` of the
-    queries and the same number of passages. Queries without a relevant passage are left out. A passage with a
-    negative gain is not found by its query, as BEIR asks for a passage that has the query's own id.
+    queries and the same number of passages. Queries without a relevant passage are left out. The figures are
+    trec_eval's on the top k (see `trec_values`), without the passage that is the query itself.
 
     With ``documents``, the queries also search the teacher's vectors of the passages (asymmetric search), and
     the ranking figures of that are named ``{name}_asymmetric_cosine_…``. A model of another dimension has
@@ -86,12 +86,15 @@ class DocSearch:
     ) -> None:
         require(k >= 10, "k >= 10", k=k)
         self.k, self.name, self.ranker = k, name, search or LocalSearch()
-        self.qrels_N3 = open_qrels(workspace, collection)
+        judgements = open_judgements(workspace, collection)
+        self.qrels_N3 = judgements.qrels_N3
+        self.names = judgements.names_N if len(judgements.names_N) else None
         self.query_rows = np.unique(self.qrels_N3[self.qrels_N3[:, 2] > 0, 0])
         if not len(self.query_rows):
             raise BadInput(f"the collection {collection.label} must have a relevant passage, but has none.")
         self.queries = open_texts(workspace, collection.queries)[self.query_rows]
-        self.barred = _barred(self.qrels_N3, self.query_rows)
+        own = dict(judgements.own_N2.tolist())
+        self.own = np.array([own.get(row, -1) for row in self.query_rows.tolist()])
         passages = open_texts(workspace, collection.passages)
         self.passages = passages[np.arange(len(passages))]
         self.documents = None if documents is None else StoredPassages(workspace, collection, documents)
@@ -111,7 +114,8 @@ class DocSearch:
         queries_QD = self._encoded_queries(model)
         values = self._ranked(queries_QD, passages_ND, f"{self.name}_cosine")
         figures = {name: float(values_Q.mean()) for name, values_Q in values.items()}
-        query_P, passage_P = self.qrels_N3[self.qrels_N3[:, 2] > 0, :2].T
+        there = (self.qrels_N3[:, 2] > 0) & (self.qrels_N3[:, 1] >= 0)
+        query_P, passage_P = self.qrels_N3[there, :2].T
         place_P = np.searchsorted(self.query_rows, query_P)
         sample = np.concatenate([queries_QD, passages_ND[: len(queries_QD)]])
         figures[f"{self.name}_alignment"] = alignment(queries_QD[place_P], passages_ND[passage_P])
@@ -134,10 +138,12 @@ class DocSearch:
 
     def _ranked(self, queries_QD: FloatArray, passages_ND: FloatArray, name: str) -> dict[str, Values]:
         """Rank the passages of every query, and judge the rankings."""
-        _, found_QK = self.ranker.search(passages_ND, queries_QD, self.k + self.barred.shape[1])
-        ids_QK = _without(found_QK, self.barred, self.k, filler=len(self.passages))
-        shares = [depth for depth in (1, 10, 100) if depth <= self.k]
-        return ranking_values(judge(ids_QK, self.query_rows, self.qrels_N3), name, share=shares)
+        found = self.ranker.search(passages_ND, queries_QD, self.k + bool((self.own >= 0).any()))
+        scores_QK, rows_QK = without(found, self.own)
+        top = scores_QK[:, : self.k], rows_QK[:, : self.k]
+        values = trec_values(top, self.query_rows, self.qrels_N3, self.names)
+        depths = [f"recall@{depth}" for depth in (1, 10, 100) if depth <= self.k]
+        return {f"{name}_{figure}": values[figure] for figure in ("mrr@10", "ndcg@10", *depths)}
 
 
 class StoredPassages:
@@ -180,27 +186,6 @@ def _rows_among(sample: Texts, workspace: Workspace, store: TableStore) -> IntAr
     missing = int((rows < 0).sum())
     require(not missing, "the teacher's vectors must be those of the collection's passages", without=missing)
     return rows
-
-
-def _barred(qrels_N3: IntArray, query_rows_Q: IntArray) -> IntArray:
-    """The passages that each query must not find, (Q, most); -1 fills up."""
-    rows = [qrels_N3[(qrels_N3[:, 2] < 0) & (qrels_N3[:, 0] == query), 1] for query in query_rows_Q]
-    barred = np.full((len(rows), max(map(len, rows), default=0)), -1, np.int64)
-    for line, ids in enumerate(rows):
-        barred[line, : len(ids)] = ids
-    return barred
-
-
-def _without(ids_QK: IntArray, barred_QB: IntArray, k: int, filler: int) -> IntArray:
-    """The first k ids of each line that are not barred."""
-    if not barred_QB.shape[1]:
-        return ids_QK
-    hit_QK = (ids_QK[:, :, None] == barred_QB[:, None, :]).any(axis=2)
-    order_QK = np.argsort(hit_QK, axis=1, kind="stable")
-    kept_QK: IntArray = np.take_along_axis(ids_QK, order_QK, axis=1)
-    # Where a collection is no larger than the ranking, what is barred must not come back at its end.
-    kept_QK[np.take_along_axis(hit_QK, order_QK, axis=1)] = filler
-    return kept_QK[:, :k]
 
 
 def unit(vectors_ND: FloatArray) -> FloatArray:

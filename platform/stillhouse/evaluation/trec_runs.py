@@ -5,17 +5,16 @@ descending order of the passage's id. In [0, 1].
 """
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import IntArray
 from stillhouse.core.user_files import writing
-from stillhouse.corpora.published.judged import JudgedCollection
-from stillhouse.evaluation.metrics import Judged, Values, ndcg, recall, reciprocal_rank
+from stillhouse.corpora.published.judged import JudgedCollection, ascii_cells
+from stillhouse.evaluation.metrics import Values, trec_values, without
 from stillhouse.evaluation.search.exact import Ranking
 from stillhouse.evaluation.sts import read_lines
 
@@ -34,14 +33,14 @@ def as_run(
         collection: Its queries, in their order, are those of the ranking.
         ranking: One place deeper than ``depth``; places without a passage have the row -1.
         ids_of: Maps rows to ids.
-        depth: Passages per query, after a hit with the query's own id is dropped where ids are shared.
+        depth: Passages per query, after the passage that is the query itself is dropped.
     """
     run: Run = {}
-    for query, scores, rows in zip(collection.queries, *ranking, strict=True):
+    own_Q = np.array([collection.own.get(query, -1) for query in collection.queries])
+    for query, scores, rows in zip(collection.queries, *without(ranking, own_Q), strict=True):
         filled = rows >= 0
         hits = list(zip(ids_of(rows[filled]), scores[filled].astype(float).tolist(), strict=True))
-        kept = [hit for hit in hits if not (collection.shared_ids and hit[0] == query)]
-        run[query] = _ordered(kept)[:depth]
+        run[query] = _ordered(hits)[:depth]
     return run
 
 
@@ -64,24 +63,37 @@ def query_figures(run: Run, qrels: Mapping[str, Mapping[str, int]]) -> dict[str,
     if not judgements:
         raise BadInput("at least one query must have a relevant passage, but none has.")
     width = max(10, *(len(run.get(query, ())) for query in judgements))
-    gains_QK = np.zeros((len(judgements), width))
-    ideal_QR = np.zeros((len(judgements), max(len(gains) for gains in judgements.values())))
+    scores_QK = np.zeros((len(judgements), width), np.float32)
+    ids_QK = np.full(scores_QK.shape, -1, np.int64)
+    judged: list[tuple[int, int, int]] = []
     for line, (query, gains) in enumerate(judgements.items()):
-        found = [max(0, gains.get(passage, 0)) for passage, _ in _ordered(run.get(query, []))]
-        gains_QK[line, : len(found)] = found
-        best = sorted((gain for gain in gains.values() if gain > 0), reverse=True)
-        ideal_QR[line, : len(best)] = best
-    judged = Judged(gains_QK, ideal_QR)
-    return {
-        "ndcg@10": ndcg(judged, 10),
-        "mrr@10": reciprocal_rank(judged, 10),
-        "map": _average_precision(judged),
-        **{f"recall@{k}": recall(judged, k) for k in (1, 10, 100, 1000)},
-    }
+        hits = run.get(query, [])
+        number = {name: at for at, name in enumerate(sorted({*gains, *(hit for hit, _ in hits)}))}
+        scores_QK[line, : len(hits)] = [score for _, score in hits]
+        ids_QK[line, : len(hits)] = [number[hit] for hit, _ in hits]
+        judged += [(line, number[passage], gain) for passage, gain in gains.items()]
+    qrels_N3 = np.array(judged)
+    most = max(int(ids_QK.max()), int(qrels_N3[:, 1].max()))
+    return trec_values((scores_QK, ids_QK), np.arange(len(ids_QK)), qrels_N3, np.arange(most + 1))
+
+
+def require_plain_ids(ids: Iterable[str]) -> None:
+    """Refuse ids that a run cannot hold, since blanks separate its cells."""
+    for name in ids:
+        if ascii_cells(name) != [name]:
+            raise BadInput(
+                f"an id in a TREC run must have no blank, but {name!r} has one. Rename it in the files."
+            )
 
 
 def write_run(path: Path, run: Run) -> None:
-    """Write a run in TREC format: ``query Q0 passage rank score tag``."""
+    """Write a run in TREC format: ``query Q0 passage rank score tag``.
+
+    Raises:
+        BadInput: If an id has a blank.
+    """
+    require_plain_ids(run)
+    require_plain_ids(passage for hits in run.values() for passage, _ in hits)
     lines = (
         f"{query} Q0 {passage} {rank} {score:.9g} {TAG}\n"
         for query, hits in run.items()
@@ -100,7 +112,7 @@ def read_run(path: Path) -> Run:
     """
     found: dict[str, dict[str, tuple[int, float, int]]] = {}
     for at, line in read_lines(path):
-        cells = line.split()
+        cells = ascii_cells(line)
         try:
             query, _, passage, rank, score, _ = cells
             hit = (int(rank), float(score), at)
@@ -168,13 +180,7 @@ def open_run(path: Path, collection: JudgedCollection) -> tuple[Run, list[str]]:
 
 
 def _first_line(path: Path, column: int, names: set[str]) -> int:
-    return next(at for at, line in read_lines(path) if line.split()[column] in names)
-
-
-def _average_precision(judged: Judged) -> npt.NDArray[np.float64]:
-    hits = judged.gains_QK > 0
-    precision = np.cumsum(hits, axis=1) / np.arange(1, hits.shape[1] + 1)
-    return np.asarray((precision * hits).sum(axis=1) / judged.relevant_Q)
+    return next(at for at, line in read_lines(path) if ascii_cells(line)[column] in names)
 
 
 def _ordered(hits: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:

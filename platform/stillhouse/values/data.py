@@ -673,7 +673,8 @@ class RankingTask:
 class Collection(Named):
     """A retrieval test collection: queries, passages, and which passage answers which query.
 
-    On disk: ``qrels.npy``, int64 (N, 3): query row, passage row, gain; and a manifest.
+    On disk: ``qrels.npy``, int64 (N, 3): query row, passage row, gain; for collections of users ``names.npy``
+    and ``own.npy`` (see `Judgements`); and a manifest.
     """
 
     kind: ClassVar[str] = "collections"

@@ -5,7 +5,9 @@
 * MS MARCO: ``collection.tsv``, and per split ``queries.dev.small.tsv`` and ``qrels.dev.small.tsv``;
 * TREC: Cranfield and Vaswani as tagged documents and topics, CACM in SMART's fields.
 
-A passage is title + " " + text. Empty passages cannot be found, so they are left out and counted.
+A passage is title + " " + text. Passages and queries without a text, or with one that is no Unicode (half an
+emoji), are left out and counted. Judgements are recognised by their cells, with or without a header:
+``query passage gain`` (BEIR), ``query 0 passage gain`` (TREC), or CACM's.
 """
 
 import csv
@@ -20,6 +22,7 @@ import numpy as np
 from stillhouse.core.errors import BadInput, nearest
 from stillhouse.core.json_text import parse_json
 from stillhouse.corpora.published.smart_format import read_sentences, read_smart, read_tagged
+from stillhouse.corpora.reading.sentences import dedup_key
 
 PLACES = ("retrieval", "beir", ".")
 TAGGED = (
@@ -29,6 +32,8 @@ TAGGED = (
 CACM = ("cacm.all", "query.text", "qrels.text")
 MARCO = "collection.tsv"
 MARCO_SPLIT = "dev.small"
+GAIN_NAMES = ("score", "relevance", "rel", "gain", "label", "grade", "judgement", "judgment")
+"""Names of the last column by which a header of judgements is recognised."""
 
 
 class Entry(NamedTuple):
@@ -73,8 +78,10 @@ class JudgedCollection:
         split: ``dev``, ``train`` or ``test``; ``all`` if it has no splits.
         queries: Id to text, for the queries with a relevant passage.
         qrels: Query id to passage id to gain, as in the file.
-        stream: Iterates over the passages from the start, without empty ones.
-        shared_ids: Whether queries and passages share ids; a query must then not find itself.
+        stream: Iterates over the passages from the start, without those that are left out.
+        own: Query id to the row in ``stream`` of a passage that is the query itself, which its query does not
+            find: it has the same id and, unless the user says that ids are enough, the same text; the pair is
+            not judged.
         notes: What was left out, one sentence each.
         files: The files that it was read from.
     """
@@ -84,18 +91,21 @@ class JudgedCollection:
     queries: dict[str, str]
     qrels: dict[str, dict[str, int]]
     stream: Callable[[], Iterator[Entry]]
-    shared_ids: bool
+    own: dict[str, int]
     notes: tuple[str, ...]
     files: tuple[Path, ...]
 
 
-def find_collections(root: str, *, final: bool, only: Sequence[str] = ()) -> list[JudgedCollection]:
+def find_collections(
+    root: str, *, final: bool, only: Sequence[str] = (), drop_own_ids: bool = False
+) -> list[JudgedCollection]:
     """Find the collections under a data root; of collections with splits dev (or train), or test if final.
 
     Args:
         root: The data root.
         final: Whether the test splits are opened.
         only: Names of folders; no others are read. Without any, all are.
+        drop_own_ids: As for `open_split`.
 
     Raises:
         BadInput: If a file is malformed, such as a repeated id or a judgement of an unknown id (the message
@@ -119,17 +129,19 @@ def find_collections(root: str, *, final: bool, only: Sequence[str] = ()) -> lis
             raise BadInput(
                 f"no collection {name!r} with {split} judgements under {root}. {nearest(name, list(folders))}"
             )
-    opened = (open_collection(folders[name], final=final) for name in only or folders)
+    opened = (
+        open_collection(folders[name], final=final, drop_own_ids=drop_own_ids) for name in only or folders
+    )
     return [collection for collection in opened if collection is not None]
 
 
-def open_collection(folder: Path, *, final: bool) -> JudgedCollection | None:
+def open_collection(folder: Path, *, final: bool, drop_own_ids: bool = False) -> JudgedCollection | None:
     """Open the collection in a folder; None if there is none, or none of this split."""
     layout = layout_of(folder)
     if layout is None:
         return None
     split = _split_of(layout, final=final)
-    return None if split is None else open_split(layout, *layout.splits[split])
+    return None if split is None else open_split(layout, *layout.splits[split], drop_own_ids=drop_own_ids)
 
 
 def _split_of(layout: Layout, *, final: bool) -> str | None:
@@ -166,34 +178,37 @@ def layout_of(folder: Path) -> Layout | None:
     return None
 
 
-def open_split(layout: Layout, judgements: Path, topics: Path) -> JudgedCollection:
+def open_split(
+    layout: Layout, judgements: Path, topics: Path, *, drop_own_ids: bool = False
+) -> JudgedCollection:
     """Open a collection with one file of judgements, which is checked against the passages.
+
+    Args:
+        layout: The collection's files.
+        judgements: The file of judgements.
+        topics: The file of queries.
+        drop_own_ids: Whether no query finds a passage with its own id, unless the pair is judged, even where
+            the passage has another text.
 
     Raises:
         BadInput: If a file is missing or malformed, or names an unknown id; the message names the line.
     """
     judged = read_judged(layout, judgements, topics)
-    passages, empty = _known(layout.documents, layout.read, {passage for _, _, passage, _ in judged.lines})
+    passages = _known(layout, judged, drop_own_ids=drop_own_ids)
     for line, _, passage, _ in judged.lines:
-        if passage not in passages:
+        if passage not in passages.judged:
             raise BadInput(
                 f"{judgements}, line {line}: must name an existing passage, but {passage!r} is not one."
             )
-    notes = list(judged.notes)
-    if empty:
-        at = ", ".join(str(line) for line in empty[:3])
-        what = f"{len(empty)} passages of {layout.folder.name} are empty"
-        notes.append(f"{what}: left out ({layout.documents}, line {at})")
-    by_split = judgements.parent.name == "qrels"
     split = next((name for name, files in layout.splits.items() if files[0] == judgements), judgements.stem)
     return JudgedCollection(
         layout.folder.name,
         "dev" if split == MARCO_SPLIT else split,
         judged.queries,
         judged.qrels,
-        lambda: (entry for entry in layout.read(layout.documents) if entry.text),
-        by_split,
-        tuple(notes),
+        lambda: (entry for entry in layout.read(layout.documents) if _is_text(entry)),
+        passages.own,
+        (*judged.notes, *passages.notes),
         (layout.documents, topics, judgements),
     )
 
@@ -203,8 +218,8 @@ class JudgedQueries:
     """Queries and judgements, not yet checked against the passages.
 
     Attributes:
-        queries: Id to text, for the queries with a relevant passage.
-        qrels: Query id to passage id to gain.
+        queries: Id to text, for the queries with a text and a relevant passage.
+        qrels: Query id to passage id to gain; none of a query without a text.
         lines: Line, query, passage and gain of every judgement.
         notes: What was left out, one sentence each.
     """
@@ -224,7 +239,7 @@ def read_judged(layout: Layout, judgements: Path, topics: Path) -> JudgedQueries
     for path in (layout.documents, topics, judgements):
         if not path.is_file():
             raise BadInput(f"a retrieval collection must be complete, but {path} is missing.")
-    lines, texts = list(_judgements(judgements)), _queries(topics, layout.read)
+    lines, texts = list(_judgements(layout, judgements)), _queries(topics, layout.read)
     judged = {query for _, query, _, _ in lines}
     notes, name = [], layout.folder.name
     if not judged <= set(texts) and judged == {str(at + 1) for at in range(len(judged))}:
@@ -240,13 +255,18 @@ def read_judged(layout: Layout, judgements: Path, topics: Path) -> JudgedQueries
         if passage in qrels.setdefault(query, {}):
             raise BadInput(f"{judgements}, line {line}: {query!r} and {passage!r} must be judged once.")
         qrels[query][passage] = gain
-    queries = {query: text for query, text in texts.items() if max(qrels.get(query, {"": 0}).values()) > 0}
+    asked = {query: text for query, text in texts.items() if max(qrels.get(query, {"": 0}).values()) > 0}
+    queries = {query: text for query, text in asked.items() if text}
+    blank = [query for query, text in texts.items() if not text and qrels.pop(query, {})]
     if not queries:
-        raise BadInput(f"a collection must have a query with a relevant passage, but {judgements} has none.")
-    blank = next((query for query, text in queries.items() if not text), None)
-    if blank is not None:
-        raise BadInput(f"a judged query must have a text, but the query {blank} of {topics} has none.")
-    alone = len(set(texts) - set(queries) - _queries_of_others(layout, judgements, topics))
+        raise BadInput(
+            f"a collection must have a query with a text and a relevant passage, but {judgements} has none."
+        )
+    if blank:
+        notes.append(
+            f"{len(blank)} judged queries of {name} have no valid text: left out ({topics}: {blank[0]!r})"
+        )
+    alone = len(set(texts) - set(asked) - _queries_of_others(layout, judgements, topics))
     if alone:
         notes.append(f"{alone} queries of {name} have no relevant passage: left out")
     return JudgedQueries(queries, qrels, lines, tuple(notes))
@@ -255,31 +275,61 @@ def read_judged(layout: Layout, judgements: Path, topics: Path) -> JudgedQueries
 def _queries_of_others(layout: Layout, judgements: Path, topics: Path) -> set[str]:
     """The queries with a relevant passage in other splits of the same file of queries."""
     others = {each for each, queries in layout.splits.values() if queries == topics} - {judgements}
-    lines = (line for path in others if path.is_file() for line in _judgements(path))
+    lines = (line for path in others if path.is_file() for line in _judgements(layout, path))
     return {query for _, query, _, gain in lines if gain > 0}
 
 
-def _known(
-    path: Path, read: Callable[[Path], Iterator[Entry]], judged: set[str]
-) -> tuple[set[str], list[int]]:
-    """Return the judged passages that exist, and the lines of empty passages.
+class _Passages(NamedTuple):
+    """The judged passages that exist, those that are a query (see `JudgedCollection`), and notes."""
 
-    Of all other ids only a hash is held, since a collection may have millions.
-    """
+    judged: set[str]
+    own: dict[str, int]
+    notes: list[str]
+
+
+def _known(layout: Layout, judged: JudgedQueries, *, drop_own_ids: bool) -> _Passages:
+    """Read the passages once. Of ids that are not judged only a hash is held: there may be millions."""
+    path, named = layout.documents, {passage for _, _, passage, _ in judged.lines}
     found: set[str] = set()
-    hashes, empty = array("q"), []
-    for entry in read(path):
+    own: dict[str, int] = {}
+    hashes, unusable = array("q"), []
+    for entry in layout.read(path):
         hashes.append(hash(entry.id))
-        if entry.id in judged:
+        if entry.id in named:
             found.add(entry.id)
-        if not entry.text:
-            empty.append(entry.line)
-    if len(hashes) == len(empty):
+        if not _is_text(entry):
+            unusable.append(entry.line)
+        elif entry.id in judged.queries and entry.id not in judged.qrels[entry.id]:
+            if drop_own_ids or _is_same(judged.queries[entry.id], entry):
+                own[entry.id] = len(hashes) - len(unusable) - 1
+    if len(hashes) == len(unusable):
         raise BadInput(f"a collection must have passages, but {path} has none.")
     distinct, counts = np.unique(np.frombuffer(hashes, np.int64), return_counts=True)
     if len(distinct) < len(hashes):
-        _refuse_repeated(path, read, set(distinct[counts > 1].tolist()))
-    return found, empty
+        _refuse_repeated(path, layout.read, set(distinct[counts > 1].tolist()))
+    notes, name = [], layout.folder.name
+    if unusable:
+        at = ", ".join(str(line) for line in unusable[:3])
+        notes.append(f"{len(unusable)} passages of {name} have no valid text: left out ({path}, line {at})")
+    if own:
+        same = "id" if drop_own_ids else "id and the text"
+        notes.append(
+            f"{len(own)} passages of {name} have the {same} of a query that they are not judged for: "
+            "dropped from what it finds"
+        )
+    return _Passages(found, own, notes)
+
+
+def _is_text(entry: Entry) -> bool:
+    """Whether an entry has a text, and neither it nor the id has a lone surrogate, which JSON can spell."""
+    try:
+        return bool(entry.text) and bool(f"{entry.id}{entry.text}".encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _is_same(query: str, passage: Entry) -> bool:
+    return dedup_key(query) in (dedup_key(passage.text), dedup_key(passage.body or passage.text))
 
 
 def _refuse_repeated(path: Path, read: Callable[[Path], Iterator[Entry]], suspects: set[int]) -> None:
@@ -296,33 +346,48 @@ def _refuse_repeated(path: Path, read: Callable[[Path], Iterator[Entry]], suspec
 def _queries(path: Path, read: Callable[[Path], Iterator[Entry]]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for entry in read(path):
+        text = entry.text if _is_text(entry) else ""
         # A claim of SciFact has one row per piece of evidence.
-        if texts.setdefault(entry.id, entry.text) != entry.text:
+        if texts.setdefault(entry.id, text) != text:
             raise BadInput(f"{path}, line {entry.line}: an id must be unique, but {entry.id!r} is repeated.")
     return texts
 
 
-def _judgements(path: Path) -> Iterator[tuple[int, str, str, int]]:
-    """Read line, query, passage, gain: three columns with a header (BEIR), four (TREC), or two (CACM)."""
-    beir, smart = path.parent.name == "qrels", path.name == CACM[2]
+def _judgements(layout: Layout, path: Path) -> Iterator[tuple[int, str, str, int]]:
+    """Read line, query, passage and gain; every row has the layout of the first."""
+    width = 0
     for at, line in _lines(path):
-        cells = line.split("\t") if beir else line.split()
-        if not line.strip() or (at == 1 and (beir or _is_header(cells))):
+        if not line.strip():
             continue
+        cells = line.rstrip("\r\n").split("\t")
+        cells = cells if len(cells) in (3, 4) else ascii_cells(line)
+        if not width and len(cells) in (3, 4) and cells[-1].strip().casefold() in GAIN_NAMES:
+            width = len(cells)
+            continue
+        width = width or len(cells)
         try:
-            if beir or (len(cells) == 3 and not smart):
-                query, passage, gain = cells[0], cells[1], int(cells[2])
-            elif smart:
-                query, passage, gain = str(int(cells[0])), str(int(cells[1])), 1
-            else:
-                query, passage, gain = cells[0], cells[2], int(cells[3])
-        except (ValueError, IndexError):
-            raise BadInput(f"{path}, line {at}: must be a judgement, but is {line.strip()!r}.") from None
+            query, passage, gain = _judgement(cells, width, smart=layout.read is _smart)
+        except ValueError:
+            raise BadInput(
+                f"{path}, line {at}: must be a judgement, `query passage gain` or `query 0 passage gain` "
+                f"like the rows before, with a whole number as the gain, but is {line.strip()!r}."
+            ) from None
         yield at, query, passage, gain
 
 
-def _is_header(cells: list[str]) -> bool:
-    return len(cells) == 3 and cells[2] == "score"
+def _judgement(cells: list[str], width: int, *, smart: bool) -> tuple[str, str, int]:
+    if len(cells) != width or width not in (3, 4) or not all(cells):
+        raise ValueError
+    if smart:
+        return str(int(cells[0])), str(int(cells[1])), 1
+    if width == 4 and cells[1] != "Q0":
+        int(cells[1])  # Whole numbers, most often 0: the second of four columns has no meaning.
+    return cells[0], cells[width - 2], int(cells[-1])
+
+
+def ascii_cells(line: str) -> list[str]:
+    """Split at ASCII blanks alone, as trec_eval does: other blanks may be part of an id."""
+    return [cell.decode() for cell in line.encode().split()]
 
 
 def _beir(path: Path) -> Iterator[Entry]:
@@ -331,11 +396,20 @@ def _beir(path: Path) -> Iterator[Entry]:
             continue
         try:
             row: dict[str, Any] = parse_json(line)
-            name, text = str(row["_id"]), str(row["text"])
+            name, text = _cell(row["_id"]), _cell(row["text"])
+            title = _cell(row.get("title"))
+            if not name:
+                raise ValueError
         except (ValueError, KeyError, TypeError):
             raise BadInput(f"{path}, line {at}: must be a JSON object with `_id` and `text`.") from None
-        title = str(row.get("title") or "")
         yield Entry(name, f"{title} {text}".strip(), at, text.strip() if title.strip() else "")
+
+
+def _cell(value: object) -> str:
+    """The text of a JSON value; null and NaN are missing, and lists and objects are no text."""
+    if isinstance(value, (list, dict)):
+        raise TypeError
+    return "" if value is None or value != value else str(value)
 
 
 def _claims(path: Path) -> Iterator[Entry]:
@@ -391,7 +465,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     with path.open("rb") as file:
         for at, line in enumerate(file, start=1):
             try:
-                yield at, line.decode("utf-8")
+                yield at, line.decode("utf-8-sig" if at == 1 else "utf-8")
             except UnicodeDecodeError as error:
                 raise BadInput(
                     f"{path}, line {at}: must be UTF-8, but has {error.reason} at byte {error.start}."

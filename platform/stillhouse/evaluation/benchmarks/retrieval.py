@@ -34,7 +34,15 @@ from stillhouse.evaluation.search.indexes import (
 )
 from stillhouse.evaluation.search.passage_vectors import PassageVectors, vectors_folder, write_vectors
 from stillhouse.evaluation.search.sharded import THREADS, search_files
-from stillhouse.evaluation.trec_runs import Run, as_run, open_run, query_figures, run_figures, write_run
+from stillhouse.evaluation.trec_runs import (
+    Run,
+    as_run,
+    open_run,
+    query_figures,
+    require_plain_ids,
+    run_figures,
+    write_run,
+)
 
 NEEDS_DATA = True
 MTEB_TASKS = ("SciFact", "NFCorpus", "ArguAna")
@@ -46,6 +54,10 @@ FLAGS = {
         "help": "measure this run, in TREC form, instead of a model",
     },
     "only": {"metavar": "NAME[,NAME]", "help": "measure these collections alone, by their folders' names"},
+    "drop_own_ids": {
+        "action": "store_true",
+        "help": "a query finds no passage with its own id, unless the pair is judged",
+    },
     "search_shards": {
         "type": "int",
         "default": 1,
@@ -106,7 +118,8 @@ def _on_disk(options: Options) -> OnDisk | None:
 def prepare(root: str, options: Options) -> Benchmark:
     """Find the collections, and with ``from_run`` the runs to measure instead of a model."""
     only = list(dict.fromkeys(filter(None, (options.flag("only") or "").split(","))))
-    collections = find_collections(root, final=options.final, only=only)
+    own = bool(options.flag("drop_own_ids"))
+    collections = find_collections(root, final=options.final, only=only, drop_own_ids=own)
     if not collections:
         judgements = "test" if options.final else "dev or train"
         raise BadInput(
@@ -118,6 +131,8 @@ def prepare(root: str, options: Options) -> Benchmark:
         check_writable(written, "--run")
         rule = "--run must name a file where several collections are measured"
         require(len(collections) == 1 or is_file(written), rule, run=str(written))
+        for collection in collections:
+            require_plain_ids(itertools.chain(collection.queries, (each.id for each in collection.stream())))
     from_run, on_disk = options.flag("from_run"), _on_disk(options)
     if from_run is not None:
         collections, runs, more = runs_of(from_run, collections)
@@ -154,7 +169,7 @@ def rank_collection(
     Args:
         collection: Queries and passages.
         model: Encodes queries and passages.
-        depth: Passages per query, after a hit with the query's own id is dropped where ids are shared.
+        depth: Passages per query, after the passage that is the query itself is dropped.
         block: Passages whose vectors are held at once, a multiple of `TILE`.
     """
     require(block % TILE == 0 and block > 0, f"block is a multiple of {TILE}", block=block)

@@ -71,7 +71,7 @@ def vectors_folder(workspace: Workspace, collection: JudgedCollection, model: st
         collection: The collection; the file of its passages is hashed.
         model: All that determines a vector: the hash of the weights, and the device.
     """
-    made_of = {"passages": sha256_of(collection.files[0]), "model": model, "part": PART, "version": 3}
+    made_of = {"passages": sha256_of(collection.files[0]), "model": model, "part": PART, "version": 4}
     return workspace.root / FOLDER / f"{collection.name}-{fingerprint(made_of)}"
 
 

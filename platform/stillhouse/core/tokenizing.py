@@ -1,6 +1,11 @@
-"""From texts to padded batches of token ids, for training, embedding and evaluation alike."""
+"""From texts to padded batches of token ids, for training, embedding and evaluation alike.
+
+Texts are cut on the side that their tokenizer states, and batches are padded on the right: a text's vector
+does not depend on the side, except in a model of absolute positions, which `teachers.agreement` refuses.
+"""
 
 import functools
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,6 +31,7 @@ class FastTokenizer:
 
     Attributes:
         pad_id: Token id that batches are padded with.
+        side: Where longer texts are cut: ``right``, or ``left`` where their ends are kept.
 
     Args:
         folder: A Hugging Face or sentence-transformers folder.
@@ -40,18 +46,22 @@ class FastTokenizer:
         folder = transformer_part(folder)
         self._lower = lower_cases(folder)
         if self._special:
-            self._backend, most, self.pad_id = _of_transformer(folder)
+            tokenizer = _of_transformer(folder)
+            self._backend, most = tokenizer.backend_tokenizer, int(tokenizer.model_max_length)
+            self.pad_id, self.side = int(tokenizer.pad_token_id or 0), str(tokenizer.truncation_side)
+            self._names = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
         else:
-            self._backend, most, self.pad_id = _of_table(folder)
+            self._backend, most, self.pad_id, self._names = _of_table(folder), sys.maxsize, 0, {}
             # Stock sentence-transformers truncates to the length in the file, if there is one.
-            cut = (self._backend.truncation or {}).get("max_length", max_length)
-            max_length = min(max_length, cut)
+            stated = self._backend.truncation or {}
+            self.side = str(stated.get("direction", "right"))
+            max_length = min(max_length, stated.get("max_length", max_length))
         require(
             3 <= max_length <= most, f"3 <= max_length <= {most}, what the model takes", max_length=max_length
         )
         # Some published tokenizers come with their own truncation and padding.
         self._backend.no_padding()
-        self._backend.enable_truncation(max_length)
+        self._backend.enable_truncation(max_length, direction=self.side)
         self._max_length = max_length
 
     def __call__(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
@@ -69,14 +79,14 @@ class FastTokenizer:
             self._backend.no_truncation()
             return np.diff(self(texts)[1])
         finally:
-            self._backend.enable_truncation(self._max_length)
+            self._backend.enable_truncation(self._max_length, direction=self.side)
 
     def same_as(self, other: "FastTokenizer") -> bool:
-        """Whether both have the same vocabulary, ids and special tokens, and treat case alike."""
+        """Whether both have the same vocabulary, ids and special tokens, and treat case and ends alike."""
         same_words = self._backend.get_vocab() == other._backend.get_vocab()
         return bool(
             same_words
-            and self._lower == other._lower
+            and (self._lower, self.side) == (other._lower, other.side)
             and self.special_tokens_around() == other.special_tokens_around()
         )
 
@@ -96,11 +106,29 @@ class FastTokenizer:
         import tokenizers
 
         bare: Any = tokenizers.Tokenizer.from_str(self._backend.to_str())
-        bare.enable_truncation(self._max_length - sum(len(ids) for ids in self.special_tokens_around()))
+        own = self._max_length - sum(len(ids) for ids in self.special_tokens_around())
+        bare.enable_truncation(own, direction=self.side)
         if self._lower:
-            lower, own = tokenizers.normalizers.Lowercase(), bare.normalizer
-            bare.normalizer = tokenizers.normalizers.Sequence([lower, own] if own else [lower])
+            lower, rest = tokenizers.normalizers.Lowercase(), bare.normalizer
+            bare.normalizer = tokenizers.normalizers.Sequence([lower, rest] if rest else [lower])
         bare.save(str(file))
+
+    def write(self, folder: Path) -> None:
+        """Write the tokenizer of a transformer: ``tokenizer.json``, with length and side, for any client.
+
+        Args:
+            folder: Has the other files of the tokenizer; its ``tokenizer_config.json`` gets both too.
+        """
+        self._backend.save(str(folder / "tokenizer.json"))
+        file = folder / "tokenizer_config.json"
+        stated = _object(file) if file.is_file() else dict(self._names)
+        stated.pop("max_length", None)
+        cut = {"model_max_length": self._max_length, "truncation_side": self.side, "padding_side": "right"}
+        file.write_text(json.dumps(stated | cut, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def added_tokens(self) -> list[str]:
+        """Return the tokens that are found in a text before it is split into pieces."""
+        return [token.content for token in self._backend.get_added_tokens_decoder().values()]
 
 
 @functools.lru_cache(maxsize=2)
@@ -196,8 +224,16 @@ def require_vocabulary(folder: Path) -> None:
         )
 
 
-def _of_transformer(folder: Path) -> tuple[Any, int, int]:
-    """Backend, maximum length of its model, and padding id."""
+def cut_texts(stock: Any, max_length: int) -> None:
+    """Give a stock sentence-transformers model another maximum length; it keeps the side that it cuts on."""
+    if hasattr(stock[0], "max_seq_length"):
+        stock.max_seq_length = max_length
+    else:  # A static model has no maximum length except its tokenizer's.
+        side = (stock.tokenizer.truncation or {}).get("direction", "right")
+        stock.tokenizer.enable_truncation(max_length, direction=side)
+
+
+def _of_transformer(folder: Path) -> Any:
     from transformers import AutoTokenizer
 
     require_vocabulary(folder)
@@ -206,12 +242,12 @@ def _of_transformer(folder: Path) -> tuple[Any, int, int]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(f"{folder} must hold a tokenizer, but loading it gave: {error}") from error
     require(bool(tokenizer.is_fast), "a model has a fast tokenizer", folder=str(folder))
-    return tokenizer.backend_tokenizer, int(tokenizer.model_max_length), int(tokenizer.pad_token_id or 0)
+    return tokenizer
 
 
-def _of_table(folder: Path) -> tuple[Any, int, int]:
+def _of_table(folder: Path) -> Any:
     import tokenizers
 
     file = folder / "tokenizer.json"
     require(file.is_file(), "a static model's folder holds its tokenizer.json", folder=str(folder))
-    return tokenizers.Tokenizer.from_file(str(file)), sys.maxsize, 0
+    return tokenizers.Tokenizer.from_file(str(file))

@@ -20,6 +20,8 @@ from stillhouse.students.export.asymmetric import QUERY_ONNX
 from stillhouse.students.export.modules import COMPACT, ONNX, ONNX_INT8, ROUTED, STOCK, TOWERS
 from stillhouse.students.export.onnx import GRAPHS
 
+_KEPT = {"left": "; the last ones of longer texts"}
+
 _STOCK_USAGE = """\
 ```python
 from sentence_transformers import SentenceTransformer
@@ -40,7 +42,6 @@ from onnxruntime import InferenceSession
 from tokenizers import Tokenizer
 
 tokenizer = Tokenizer.from_file("{path}/tokenizer.json")
-tokenizer.enable_truncation({max_length})
 tokenizer.enable_padding(pad_id={pad_id})
 session = InferenceSession("{path}/onnx/{graph}")
 
@@ -182,6 +183,7 @@ class Deployed:
         machine: Where the speed was measured; see `core.machine`.
         stock: Whether sentence-transformers loads it: the folder itself, or its ONNX graph.
         pad_id: Token id that an ONNX graph's batches are padded with.
+        side: Where longer texts are cut: ``right`` or ``left``.
         lower: Whether texts are lower-cased before the tokenizer.
         joiner: The joiner of two towers.
         prompts: Its prompts by role, in words; empty for none.
@@ -197,6 +199,7 @@ class Deployed:
     machine: Mapping[str, object] = field(default_factory=dict)
     stock: bool = True
     pad_id: int = 0
+    side: str = "right"
     lower: bool = False
     joiner: str = ""
     prompts: str = ""
@@ -209,7 +212,7 @@ def model_card(card: Card, export: Deployed) -> str:
     about = {
         "Form": export.form,
         "Vectors": f"{export.dim} dimensions",
-        "Maximum length": f"{export.max_length} tokens",
+        "Maximum length": f"{export.max_length} tokens{_KEPT.get(export.side, '')}",
         "Made from": card.student,
         "Lowest cosine to the trained student": f"{export.parity:.6f}",
     }

@@ -13,6 +13,7 @@ from stillhouse.core.console import say
 from stillhouse.core.devices import usable_device
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, Prompts
+from stillhouse.core.tokenizing import cut_texts
 from stillhouse.core.types import Encoder, FloatArray, encode_as
 from stillhouse.evaluation.items import FiguresAndItems
 from stillhouse.evaluation.suites import measure_suite, run_suite
@@ -121,10 +122,7 @@ class TeacherEncoder:
         """Load the teacher."""
         self._device = usable_device(device)
         self.module = load_sentence_transformer(model, self._device)
-        if hasattr(self.module[0], "max_seq_length"):
-            self.module.max_seq_length = max_length
-        else:  # A static model has no maximum length except its tokenizer's.
-            self.module.tokenizer.enable_truncation(max_length)
+        cut_texts(self.module, max_length)
 
     def encode(self, texts: Any) -> FloatArray:
         """Encode texts without a role as vectors, (N, E), in their order."""

@@ -205,6 +205,7 @@ def describe_export(encoder: Any, target: Path, form: str, parity: float, joiner
         machine=describe_machine(int(measured["threads"])),
         stock=form != COMPACT and (form == TOWERS or (target / "modules.json").is_file()),
         pad_id=inner.tokenizer.pad_id,
+        side=inner.tokenizer.side,
         lower=lower_cases(tokenizer),
         joiner=joiner,
         prompts=str(inner.prompts) if inner.prompts else "",

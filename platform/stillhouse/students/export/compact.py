@@ -12,7 +12,7 @@ from stillhouse.core.artifacts import read_json, write_json
 from stillhouse.core.errors import require
 from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.students.backbone import quiet, with_layers
-from stillhouse.students.export.modules import copy_tokenizer
+from stillhouse.students.export.modules import write_tokenizer
 from stillhouse.students.export.sentence_transformers import replacing_folder, write_settings
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.transformer import load_weights
@@ -34,7 +34,7 @@ def write_compact(
 
     Args:
         student: In any mode, on any device; unchanged.
-        tokenizer_path: Folder whose tokenizer files are copied unchanged.
+        tokenizer_path: Folder of the student's tokenizer.
         max_length: Tokens per text, special ones included.
         folder: Destination of the export.
         prompts: What the student is given before every text, by role.
@@ -53,7 +53,7 @@ def write_compact(
         depth = tuple(range(student.unit)) * max(1, student.repeats)
         with quiet():
             with_layers(student.backbone.config, depth).save_pretrained(temporary)
-        copy_tokenizer(Path(tokenizer_path), temporary)
+        write_tokenizer(Path(tokenizer_path), temporary, max_length)
         state = {name: tensor.detach().cpu().contiguous() for name, tensor in student.state_dict().items()}
         save_file(state, temporary / WEIGHTS, {"format": "pt"})
         if prompts:

@@ -74,7 +74,7 @@ class Transformer:
         backbone = self.build()
         with quiet():
             backbone.save_pretrained(folder)
-        copy_tokenizer(tokenizer_path, folder)
+        write_tokenizer(tokenizer_path, folder, max_length)
         settings = {"max_seq_length": max_length, "do_lower_case": lower_cases(tokenizer_path)}
         write_json(folder / SETTINGS, settings | without_pooler(backbone))
 
@@ -118,9 +118,7 @@ class WordEmbeddings:
             BadInput: No tokenizer files, or a tokenizer that does not load.
         """
         save({"emb_layer.weight": self.words.weight}, folder)
-        copy_tokenizer(tokenizer_path, folder)
-        # Stock sentence-transformers loads a tokenizer by the names that its configuration states.
-        FastTokenizer(folder, max_length)
+        write_tokenizer(tokenizer_path, folder, max_length)
         settings = {
             "tokenizer_class": "sentence_transformers.models.tokenizer.TransformersTokenizerWrapper",
             "update_embeddings": self.words.weight.requires_grad,
@@ -291,8 +289,8 @@ def without_pooler(backbone: nn.Module) -> dict[str, Any]:
     return {"model_args": {"add_pooling_layer": False}}
 
 
-def copy_tokenizer(source: Path, folder: Path) -> None:
-    """Copy a tokenizer's files unchanged.
+def write_tokenizer(source: Path, folder: Path, max_length: int) -> None:
+    """Write a tokenizer as a student used it: its files, and its length and side in them.
 
     Raises:
         BadInput: There are none.
@@ -302,6 +300,7 @@ def copy_tokenizer(source: Path, folder: Path) -> None:
         raise BadInput(f"A tokenizer's folder must hold its files, but {source} holds none.")
     for file in sorted(found):
         shutil.copyfile(file, folder / file.name)
+    FastTokenizer(source, max_length).write(folder)
 
 
 def save(weights: dict[str, Tensor], folder: Path) -> None:

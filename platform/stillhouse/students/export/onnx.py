@@ -38,7 +38,7 @@ from stillhouse.students.export.modules import (
     SETTINGS,
     STOCK,
     Transformer,
-    copy_tokenizer,
+    write_tokenizer,
 )
 from stillhouse.students.export.sentence_transformers import (
     by_role,
@@ -75,7 +75,7 @@ def export_onnx(
 
     Args:
         student: Any student that is a torch module (`StudentModule`); its mode and device do not change.
-        tokenizer_path: Folder whose tokenizer files are copied unchanged.
+        tokenizer_path: Folder of the student's tokenizer.
         max_length: Tokens per text, special ones included.
         folder: Destination of the export.
         prompts: What the student is given before every text, by role.
@@ -104,7 +104,7 @@ def export_onnx(
             quantise(graph)
         counted = {name: count for name, count in sizes(student).items() if name != "megabytes"}
         _settle_graph(graph, {"form": form, **counted})
-        copy_tokenizer(Path(tokenizer_path), temporary)
+        write_tokenizer(Path(tokenizer_path), temporary, max_length)
         if modules:
             listed = [_Encoder(modules[0]), *modules[1:]]
             write_modules(listed, temporary, Path(tokenizer_path), max_length, prompts=prompts)

@@ -3,6 +3,9 @@
 Each teacher has the modules and the prompts with which models of its family are published.
 """
 
+import json
+import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -217,3 +220,50 @@ def test_openvino_gives_the_vectors_of_pytorch_or_says_why_not(
     found = stored(workspace, teacher, QUERY, runtime="openvino")
     assert lowest_cosine(found, expected) > 0.9999
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+
+
+LONG = [f"the {word} begins here{' and a model' * 30} ends at the sea" for word in ("river", "model")]
+
+
+def altered(folder: Path, file: str, **settings: Any) -> Path:
+    """The copy of a folder with other settings in one of its files."""
+    copy = folder.with_name(f"{folder.name}-{'-'.join(settings)}")
+    shutil.copytree(folder, copy, dirs_exist_ok=True)
+    stated = json.loads((copy / file).read_text()) if (copy / file).exists() else {}
+    (copy / file).write_text(json.dumps(stated | settings))
+    return copy
+
+
+def test_a_teacher_that_cuts_on_the_left_has_the_ends_in_store_and_exports(
+    make_family: Callable[[str], Path], workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "TEXTS", LONG)
+    folder = altered(make_family("mpnet"), "tokenizer_config.json", truncation_side="left")
+    expected = stock_vectors(folder)[PLAIN]
+    assert lowest_cosine(expected, stock_vectors(make_family("mpnet"))[PLAIN]) < 0.999
+    teacher = TeacherChoice(str(folder)).published()
+    assert lowest_cosine(stored(workspace, teacher, PLAIN), expected) > 0.99999
+    student: Any = TransformerChoice(keep=4).spec(teacher, 0).build()
+    encoder = StudentEncoder(student, student.tokenizer.path, 40)
+    assert lowest_cosine(encoder.encode(LONG), expected) > 0.99999
+    for form in ("sentence-transformers", "onnx"):
+        assert write_format(form, encoder, tmp_path / form, LONG) > 0.9999
+        written = json.loads((tmp_path / form / "tokenizer.json").read_text())["truncation"]
+        assert (written["max_length"], written["direction"]) == (40, "Left")
+        config = json.loads((tmp_path / form / "tokenizer_config.json").read_text())
+        assert (config["model_max_length"], config["truncation_side"]) == (40, "left")
+
+
+@pytest.mark.parametrize(
+    ("file", "settings", "named"),
+    [
+        ("tokenizer_config.json", {"padding_side": "left"}, "padding_side: left"),
+        ("config_sentence_transformers.json", {"truncate_dim": 8}, "truncate_dim"),
+    ],
+)
+def test_what_a_store_cannot_honour_is_refused_before_any_vector(
+    file: str, settings: dict[str, Any], named: str, make_family: Callable[[str], Path], workspace: Workspace
+) -> None:
+    teacher = TeacherChoice(str(altered(make_family("bge"), file, **settings))).published()
+    with pytest.raises(BadInput, match=named):
+        stored(workspace, teacher, PLAIN)

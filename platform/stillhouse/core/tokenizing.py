@@ -226,11 +226,13 @@ def require_vocabulary(folder: Path) -> None:
 
 def cut_texts(stock: Any, max_length: int) -> None:
     """Give a stock sentence-transformers model another maximum length; it keeps the side that it cuts on."""
-    if hasattr(stock[0], "max_seq_length"):
+    if hasattr(stock.tokenizer, "enable_truncation"):
+        # A static model has no maximum length except its tokenizer's.
+        stated = stock.tokenizer.truncation or {}
+        length = min(max_length, stated.get("max_length", max_length))
+        stock.tokenizer.enable_truncation(length, direction=stated.get("direction", "right"))
+    else:
         stock.max_seq_length = max_length
-    else:  # A static model has no maximum length except its tokenizer's.
-        side = (stock.tokenizer.truncation or {}).get("direction", "right")
-        stock.tokenizer.enable_truncation(max_length, direction=side)
 
 
 def _of_transformer(folder: Path) -> Any:

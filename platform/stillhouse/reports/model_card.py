@@ -265,7 +265,6 @@ def _graph_usage(export: Deployed, path: str, form: str) -> str:
     return _GRAPH_USAGE.format(
         path=path,
         dim=export.dim,
-        max_length=export.max_length,
         pad_id=export.pad_id,
         graph=GRAPHS[form],
         lower=".lower()" if export.lower else "",

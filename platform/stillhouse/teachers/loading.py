@@ -23,6 +23,7 @@ from stillhouse.students.backbone import quiet
 from stillhouse.students.cpu.attention import optimise_for_cpu
 from stillhouse.students.head import head_of, load_pooler, require_model
 from stillhouse.students.pooling import POOLER
+from stillhouse.teachers.agreement import require_stock
 from stillhouse.teachers.forward import cast_products
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.weights import check_safetensors, on_this_machine
@@ -158,6 +159,7 @@ def load_teacher(store: Store, workspace: Workspace, device: str = "cpu") -> nn.
     local = on_this_machine(require_model(store.teacher))
     check_teacher(local)
     model: nn.Module = load_sentence_transformer(local, device)
+    require_stock(model, store, lambda each: as_encoder(model, each), device)
     if not is_static(Path(local.path)):
         cast_products(model, store.compute)
     return model

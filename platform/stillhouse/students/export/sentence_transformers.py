@@ -31,7 +31,7 @@ def export_student(
 
     Args:
         student: In any mode, on any device; unchanged.
-        tokenizer_path: Folder whose tokenizer files are copied unchanged.
+        tokenizer_path: Folder of the student's tokenizer.
         max_length: Tokens per text, special ones included.
         folder: Destination of the export.
         prompts: What the student is given before every text, by role.

@@ -598,7 +598,7 @@ def sampled_judgements(judgements: Judgements, rows: IntArray) -> Judgements:
         array[inside, 1] = np.searchsorted(rows, array[inside, 1])
         kept.append(array[inside | (array[:, 1] < -1)])
     names_N = judgements.names_N
-    return Judgements(*kept, names_N[rows] if len(names_N) else names_N)
+    return Judgements(kept[0], kept[1], names_N[rows] if len(names_N) else names_N)
 
 
 def open_qrels(workspace: Workspace, collection: Collection) -> IntArray:

@@ -260,7 +260,7 @@ def read_judged(layout: Layout, judgements: Path, topics: Path) -> JudgedQueries
     blank = [query for query, text in texts.items() if not text and qrels.pop(query, {})]
     if not queries:
         raise BadInput(
-            f"a collection must have a query with a text and a relevant passage, but {judgements} has none."
+            f"a collection must have a query with a relevant passage and a text, but {judgements} has none."
         )
     if blank:
         notes.append(

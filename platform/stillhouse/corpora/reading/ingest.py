@@ -60,9 +60,8 @@ def ingest(workspace: Workspace, source: str, options: ReadOptions, *, refresh: 
         write_note(note, {"table": table.sha256, "label": label, **origin})
         _report(workspace.path(table), label, taking)
         if skipped := skipped_files(source):
-            say(
-                f"    skipped: {', '.join(skipped[:5])}{f' and {len(skipped) - 5:,} more' * (len(skipped) > 5)}"
-            )
+            more = f" and {len(skipped) - 5:,} more" if len(skipped) > 5 else ""
+            say(f"    skipped: {', '.join(skipped[:5])}{more}")
     return table
 
 

@@ -111,7 +111,7 @@ def _corpora() -> Iterable[Target]:
     ]
     labelled = (
         {"a.jsonl": _json_lines(pairs)},
-        {"a.csv": b"sentence1,sentence2,label\na,b,0\na,c,2\n"},
+        {"a.csv": b"sentence1,sentence2,label\na,b,entailment\na,c,contradiction\n"},
         {"a.tsv": b"anchor\tpositive\nx\ty\n"},
         {"a.parquet": _parquet(pa.table({"query": ["a"], "passage": ["b"]}))},
     )

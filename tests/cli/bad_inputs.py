@@ -228,7 +228,7 @@ def _collections(folder: Path) -> None:
     collection("search")
     (collection("search-no-dev") / "qrels" / "dev.tsv").unlink()
     broken = {
-        "search-columns": "query-id\tcorpus-id\tscore\nq1 d1 1\n",
+        "search-columns": "query-id\tcorpus-id\tscore\nq1\td1\n",
         "search-word": "query-id\tcorpus-id\tscore\nq1\td1\thigh\n",
         "search-unknown-query": "query-id\tcorpus-id\tscore\nq999\td1\t1\n",
         "search-unknown-passage": "query-id\tcorpus-id\tscore\nq1\td999\t1\n",

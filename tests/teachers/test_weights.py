@@ -138,7 +138,7 @@ def test_teacher_vectors_equal_encode(tiny_model: Path, tmp_path: Path) -> None:
 
 def test_a_teacher_with_too_few_positions_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     store = Store(TextTable("0"), resolve_model(str(tiny_model)), max_length=129)
-    with pytest.raises(BadInput, match="positions"):
+    with pytest.raises(BadInput, match="what the model takes"):
         teacher_encoder(store, Workspace(tmp_path))
 
 

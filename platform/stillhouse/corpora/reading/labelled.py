@@ -3,6 +3,7 @@
 It is read into memory, since equal texts get one id: a million triples take about a gigabyte.
 """
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.errors import BadInput
+from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import ValueArray
 from stillhouse.corpora.published.msmarco import marco_pairs
 from stillhouse.corpora.reading.corpus import hub_name, list_files, skipped_files, source_tables
@@ -31,7 +32,7 @@ from stillhouse.corpora.reading.meaning import (
     roles,
     value_of,
 )
-from stillhouse.corpora.reading.rows import Row, Table
+from stillhouse.corpora.reading.rows import Row, Table, is_unicode
 from stillhouse.corpora.reading.sentences import clean
 from stillhouse.corpora.reading.understood import Understood
 from stillhouse.corpora.tables import Rejected, write_rows, write_texts
@@ -163,6 +164,8 @@ class _Reading:
         inference = _Inference(self._meaning, self._source, self._negatives)
         for table in tables:
             self._forms.setdefault(table.form)
+            known = all(is_unicode(name) for name in table.columns)
+            require(known, "the names of columns must be text of the file's encoding", source=self._source)
             formed = next((name for name in FORMS if name in table.columns), "")
             if formed or not table.columns:
                 self._roles |= {"query": "query", "passage": formed} if formed else {}
@@ -187,7 +190,9 @@ class _Reading:
                     yield row
                 continue
             self._rows += 1
-            if is_positive(row, self._meaning, table):
+            if not is_unicode(json.dumps(row, ensure_ascii=False, default=str)):
+                yield Rejected("", "not Unicode")
+            elif is_positive(row, self._meaning, table):
                 yield from parse(row, where)
             else:
                 yield Rejected("", f"not {self._meaning.positive} (not used)")

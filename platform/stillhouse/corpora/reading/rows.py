@@ -97,6 +97,11 @@ def decoded(text: str | Rejected, encoding: str) -> str | Rejected:
     return text
 
 
+def is_unicode(text: str) -> bool:
+    """Whether a text has no lone surrogate: undecodable bytes become some, and JSON can spell them."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def missing(value: Any) -> bool:
     """Whether a cell has no value: it is empty, null or NaN."""
     return value is None or value == "" or value != value

@@ -72,7 +72,8 @@ class Pairs(DataKind[PairData]):
             object.__setattr__(self, "rows", held)
             object.__setattr__(self, "path", str(held))
         check_count("pairs.count", self.count)
-        self.meaning.check()
+        if self.columns or self.labels or self.positive:  # It imports what reads files.
+            self.meaning.check()
         for name in ("negatives", "mined"):
             given = getattr(self, name)
             require(given is None or given >= 0, f"pairs.{name} >= 0", **{name: given})

@@ -71,6 +71,7 @@ def embedded(monkeypatch: pytest.MonkeyPatch, swept: Path) -> list[str]:
 
 
 @pytest.mark.ray
+@pytest.mark.long
 def test_commands_after_a_sweep_take_its_experiment(
     swept: Path, embedded: list[str], capsys: pytest.CaptureFixture[str], ray_folder: str
 ) -> None:

@@ -56,6 +56,7 @@ def test_nothing_is_made_without_ray(workspace: Workspace, plan: Stage, tables: 
 
 
 @pytest.mark.ray
+@pytest.mark.long
 def test_all_nodes_make_the_bytes_that_one_process_makes(
     workspace: Workspace,
     plan: Stage,

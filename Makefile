@@ -27,8 +27,8 @@ sweep: $(READY)  ## the main job: embed, search, evaluate, export (again: resume
 sweep-full: $(READY) ## the main job with longer trials and refits, as the sweep ibkd-full, on the same vectors
 	$(BIN)/python jobs/sweep_ibkd.py --scale full --name ibkd-full $(ARGS)
 
-test: $(TOOLS)   ## the tests, in four processes; TESTS=tests/losses for some of them
-	$(BIN)/python -m pytest $(TESTS) -m "not long" --numprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+test: $(TOOLS)   ## the tests, in three processes; TESTS=tests/losses for some of them
+	$(BIN)/python -m pytest $(TESTS) -m "not long" --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-long: $(TOOLS) ## the other tests: more sweeps on Ray, one killed in every phase, every family of models in slow runtimes, the runner of `mutants`
 	$(BIN)/python -m pytest tests --ignore=tests/clusters -m long --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)

@@ -116,7 +116,7 @@ def delivery_seconds(models: int, paces: dict[Kind, Pace], kind: Kind | None, mo
     Args:
         models: Models that are tested.
         paces: Seconds of one core, by kind.
-        kind: Of a stage of the student that is delivered; None for any.
+        kind: Kind of the delivered student's stage; None takes any kind.
         model_s: See `seconds_of_parts`.
     """
     if not models or model_s:

@@ -231,7 +231,8 @@ def evaluations_of(examples: int, every: int) -> list[int]:
 def pace_of(course: Course, cores: float = 1.0) -> Pace | None:
     """Return the pace of one core; None for a stage whose steps were not timed.
 
-    The first steps are slow, since kernels are compiled for their shapes: of a few steps the fastest count.
+    Kernels are compiled for their shapes in the first steps, which are slow for that reason. Where few steps
+    were timed, the pace is that of the fastest.
     """
     if not course.timed:
         return None

@@ -22,6 +22,7 @@ import numpy as np
 from stillhouse.core.errors import BadInput, nearest
 from stillhouse.core.json_text import parse_json
 from stillhouse.corpora.published.smart_format import read_sentences, read_smart, read_tagged
+from stillhouse.corpora.reading.rows import is_unicode
 from stillhouse.corpora.reading.sentences import dedup_key
 
 PLACES = ("retrieval", "beir", ".")
@@ -322,10 +323,7 @@ def _known(layout: Layout, judged: JudgedQueries, *, drop_own_ids: bool) -> _Pas
 
 def _is_text(entry: Entry) -> bool:
     """Whether an entry has a text, and neither it nor the id has a lone surrogate, which JSON can spell."""
-    try:
-        return bool(entry.text) and bool(f"{entry.id}{entry.text}".encode())
-    except UnicodeEncodeError:
-        return False
+    return bool(entry.text) and is_unicode(f"{entry.id}{entry.text}")
 
 
 def _is_same(query: str, passage: Entry) -> bool:

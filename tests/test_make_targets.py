@@ -1,6 +1,7 @@
 """What runs the tests: the Makefile's targets, CI, the release's page, and what CONTRIBUTING says of them."""
 
 import importlib.util
+import os
 import re
 import shlex
 import subprocess
@@ -32,9 +33,14 @@ def rows() -> dict[str, list[str]]:
 
 
 def dry_run(words: Sequence[str]) -> list[list[str]]:
-    """Return the commands that make would run, as words."""
+    """Return the commands that make would run, as words; also where make runs these tests."""
     ran = subprocess.run(
-        ["make", "-n", *words], cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL
+        ["make", "--no-print-directory", "-n", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env={name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))},
     )
     assert ran.returncode == 0, ran.stderr
     return [shlex.split(line) for line in ran.stdout.replace("\\\n", " ").splitlines()]

@@ -16,7 +16,7 @@ from stillhouse.core.types import Batch, Encoding, Terms
 from stillhouse.training import checkpoint
 from stillhouse.training import fit as loop
 from stillhouse.training.fit import Interrupted, fit
-from stillhouse.training.gradient_shares import STEPS, logged_shares, mean_shares
+from stillhouse.training.gradient_shares import STEPS, logged_shares, mean_shares, measured_at
 from stillhouse.training.sampler import Order
 from stillhouse.values.stage import Optimizer
 
@@ -54,7 +54,7 @@ def shares_in(folder: Path) -> dict[int, dict[str, float]]:
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_shares_are_norms_of_the_gradients_of_the_student(tmp_path: Path, accumulate: int) -> None:
     """The first step again, term by term; with accumulation only its first micro-batch."""
-    plan = stage(student=spec(Tiny, dropout=0.0), objective=spec(Mixed), accumulate=accumulate)
+    plan = stage(student=spec(Tiny, dropout=0.0), objective=spec(Mixed), accumulate=accumulate, budget=128 * 8)
     fit(plan, table(), tmp_path)
     checkpoint.seed_everything(plan.seed)
     student, rows = Tiny(dropout=0.0), table()
@@ -75,12 +75,19 @@ def test_shares_are_norms_of_the_gradients_of_the_student(tmp_path: Path, accumu
     assert logged_shares(tmp_path) == pytest.approx(mean)
 
 
+@pytest.mark.parametrize("steps", [8, 20, 63, 127, 128])
+def test_a_sixteenth_of_a_stage_is_measured(steps: int) -> None:
+    """Each measured step costs a backward pass for each term: half of a stage of eight steps had it."""
+    measured = [step for step in range(1, steps + 1) if measured_at(step, steps)]
+    assert measured == [step for step in STEPS if step == 1 or step * 16 <= steps]
+
+
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_measuring_changes_nothing(tmp_path: Path, accumulate: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With dropout and a bank, the weights are the same to the last bit."""
     plan = stage(budget=20 * 8, accumulate=accumulate)
     fit(plan, table(), tmp_path / "measured")
-    monkeypatch.setattr(loop, "STEPS", ())
+    monkeypatch.setattr(loop, "measured_at", lambda step, steps: False)
     fit(plan, table(), tmp_path / "bare")
     assert shares_in(tmp_path / "measured") and not shares_in(tmp_path / "bare")
     for name in ("student.safetensors", "objective.safetensors"):
@@ -90,7 +97,7 @@ def test_measuring_changes_nothing(tmp_path: Path, accumulate: int, monkeypatch:
 
 @pytest.mark.parametrize("stops_after", [1, 3, 8])
 def test_an_interrupted_stage_measures_each_step_once(tmp_path: Path, stops_after: int) -> None:
-    plan = stage(budget=20 * 8)
+    plan = stage(budget=128 * 8)
     fit(plan, table(), tmp_path / "whole")
     polls = iter(range(1, 100))
     with pytest.raises(Interrupted):

@@ -21,7 +21,7 @@ from stillhouse.students.cpu.attention import optimise_for_cpu
 from stillhouse.training import checkpoint
 from stillhouse.training.average import WeightAverage, averaged
 from stillhouse.training.batching import Batching
-from stillhouse.training.gradient_shares import PREFIX, STEPS, TermGradients
+from stillhouse.training.gradient_shares import PREFIX, TermGradients, measured_at
 from stillhouse.training.meter import Meter
 from stillhouse.training.metrics_log import NAME, MetricsLog, Pulse
 from stillhouse.training.module import StudentAndObjective, build_module, distributed
@@ -304,7 +304,7 @@ class _Loop:
 
     def _gradients_of(self, terms: Terms) -> TermGradients | None:
         """Begin to measure the shares of several terms in the gradient, if this step is one that measures."""
-        if self.progress.step + 1 not in STEPS or len(terms) < 2 or not self.of_student:
+        if len(terms) < 2 or not self.of_student or not measured_at(self.progress.step + 1, self.batching.steps):
             return None
         gradients = TermGradients(self.of_student)
         gradients.before_backward(terms)

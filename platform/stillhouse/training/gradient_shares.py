@@ -26,9 +26,16 @@ from stillhouse.training.metrics_log import NAME, read_lines
 from stillhouse.values.stage import Stage
 
 STEPS = (1, 2, 4, 8)
-"""The steps that are measured; none later."""
+"""The steps that may be measured; none later."""
+SHARE = 1 / 16
+"""The share of a stage in which its steps are measured; the first step always is."""
 PREFIX = "gradient_share/"
 """Start of the names under which shares are logged."""
+
+
+def measured_at(step: int, steps: int) -> bool:
+    """Whether a step, counted from 1, of a stage of so many steps is measured."""
+    return step in STEPS and step <= max(1, SHARE * steps)
 
 
 class TermGradients:

@@ -1,5 +1,6 @@
 """What the driver reports while a sweep runs: lines on the screen, and runs in the tracker."""
 
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -103,7 +104,7 @@ class Observer(Callback):  # type: ignore[misc]
         """A trial begins, or resumes after a failure."""
         number, values = trial.config["trial"], trial.config["hyper_parameters"]
         key = self.trial_key(number)
-        tell(f"trial {number}: {_short(values)}")
+        tell(textwrap.fill(f"trial {number}: {_short(values)}", 110, subsequent_indent=" " * 8))
         plan = self.context.plan(values)
         self.tracker.run(
             key,
@@ -138,8 +139,10 @@ class Observer(Callback):  # type: ignore[misc]
             tell(f"trial {number}: diverged, {result['reason']}")
             return
         figure = result.get(quality, float("nan"))
-        ended = f", done in {duration(result['seconds'])}" if result.get("finished") else ""
-        tell(f"trial {number}: {result['examples_seen']:,} examples, {quality} {figure:.4f}{ended}")
+        if result.get("finished"):  # The trial reports its last evaluation once more.
+            tell(f"trial {number}: finished in {duration(result['seconds'])}")
+        else:
+            tell(f"trial {number}: {result['examples_seen']:,} examples, {quality} {figure:.4f}")
         figures = {f"dev/{name}": value for name, value in result["metrics"].items()}
         if result.get("finished"):
             figures["seconds"] = result["seconds"]

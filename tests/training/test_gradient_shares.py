@@ -54,7 +54,9 @@ def shares_in(folder: Path) -> dict[int, dict[str, float]]:
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_shares_are_norms_of_the_gradients_of_the_student(tmp_path: Path, accumulate: int) -> None:
     """The first step again, term by term; with accumulation only its first micro-batch."""
-    plan = stage(student=spec(Tiny, dropout=0.0), objective=spec(Mixed), accumulate=accumulate, budget=128 * 8)
+    plan = stage(
+        student=spec(Tiny, dropout=0.0), objective=spec(Mixed), accumulate=accumulate, budget=128 * 8
+    )
     fit(plan, table(), tmp_path)
     checkpoint.seed_everything(plan.seed)
     student, rows = Tiny(dropout=0.0), table()

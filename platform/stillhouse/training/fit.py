@@ -304,7 +304,8 @@ class _Loop:
 
     def _gradients_of(self, terms: Terms) -> TermGradients | None:
         """Begin to measure the shares of several terms in the gradient, if this step is one that measures."""
-        if len(terms) < 2 or not self.of_student or not measured_at(self.progress.step + 1, self.batching.steps):
+        due = measured_at(self.progress.step + 1, self.batching.steps)
+        if not due or len(terms) < 2 or not self.of_student:
             return None
         gradients = TermGradients(self.of_student)
         gradients.before_backward(terms)

@@ -4,25 +4,20 @@ Shell blocks have no language or `sh`; output is marked `text`. Nothing is left 
 cluster", which need one.
 """
 
-import contextlib
-import functools
-import io
 import json
-import os
 import random
 import re
-import runpy
 import shlex
+import subprocess
 import sys
-import traceback
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from patience import STUCK_S  # type: ignore[import-not-found]
 from tiny_model import WORDS  # type: ignore[import-not-found]
-
-from stillhouse.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/index.md", "docs/tutorial.md")
@@ -71,10 +66,6 @@ class Block:
     text: str
 
 
-def run_code(code: str) -> None:
-    exec(code, {"__name__": "__main__"})
-
-
 def blocks(page: str, text: str) -> Iterator[Block]:
     """Yield the blocks that a reader runs; a block of a language that is not known is an error."""
     heading, fence = "", ""
@@ -108,29 +99,8 @@ def replaced(text: str, words: dict[str, str]) -> str:
     return text
 
 
-def forked(work: Callable[[], int | None], printed: Path) -> int:
-    """Do a piece of work in a child that has imported everything, and return its exit code."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        with printed.open("w") as file:
-            os.dup2(file.fileno(), 1)
-            os.dup2(file.fileno(), 2)
-            sys.stdout = sys.stderr = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), write_through=True)
-            try:
-                code = int(work() or 0)
-            except SystemExit as error:
-                code = error.code if isinstance(error.code, int) else int(error.code is not None)
-            except BaseException:
-                traceback.print_exc()
-            with contextlib.suppress(BaseException):
-                sys.stdout.flush()
-        os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-def command(line: str) -> Callable[[], int | None]:
-    """Return what a line of a shell block does.
+def command(line: str) -> list[str]:
+    """Return the words of the process that runs a line of a shell block.
 
     Raises:
         AssertionError: The line begins with a program that this test cannot run.
@@ -138,19 +108,12 @@ def command(line: str) -> Callable[[], int | None]:
     program, *arguments = shlex.split(line)
     match Path(program).name:
         case "stillhouse":
-            return lambda: main(arguments)
+            return [sys.executable, "-m", "stillhouse.cli.main", *arguments]
         case "make":
-            words = ["make", "-C", str(ROOT), *arguments]
-            return lambda: os.execvp("make", words)
+            return ["make", "-C", str(ROOT), *arguments]
         case "sweep_ibkd.py":
-            return lambda: script(ROOT / "jobs" / "sweep_ibkd.py", arguments)
+            return [sys.executable, str(ROOT / "jobs" / "sweep_ibkd.py"), *arguments]
     raise AssertionError(f"this test cannot run `{line}`")
-
-
-def script(path: Path, arguments: list[str]) -> None:
-    """Run a Python file as a program."""
-    sys.argv = [str(path), *arguments]
-    runpy.run_path(str(path), run_name="__main__")
 
 
 def write_texts(folder: Path) -> None:
@@ -187,6 +150,7 @@ def test_what_is_documented_runs(
     """Every block of the three pages ends with exit code 0, one after another over one workspace."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RAY_TMPDIR", ray_folder)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "platform"))
     monkeypatch.delenv("STILLHOUSE_ROOT", raising=False)
     write_texts(tmp_path)
     words = {
@@ -194,16 +158,18 @@ def test_what_is_documented_runs(
         "DATA": "published",
         "STAGE": "no training yet",
     }
-    printed, ran = tmp_path / "printed.log", 0
+    ran = 0
     for page in PAGES:
         for block in blocks(page, (ROOT / page).read_text()):
             texts = [block.text] if block.python else lines_of(block.text)
             for text in texts:
                 small = replaced(text, words)
-                work = functools.partial(run_code, small) if block.python else command(small)
-                code = forked(work, printed)
-                output = printed.read_text()
-                assert code == 0, f"{block.place}\n{small}\nexit code {code}\n{output[-4000:]}"
+                process = [sys.executable, "-c", small] if block.python else command(small)
+                began = time.monotonic()
+                done = subprocess.run(process, capture_output=True, text=True, timeout=STUCK_S, check=False)
+                output = done.stdout + done.stderr
+                print(f"{done.returncode} {time.monotonic() - began:6.1f} s  {small.strip().splitlines()[0]}")
+                assert done.returncode == 0, f"{block.place}\n{small}\n{output[-4000:]}"
                 if stage := re.search(r"^trained: (\S+)", output, re.MULTILINE):
                     words["STAGE"] = stage[1]
                 ran += 1

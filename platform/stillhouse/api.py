@@ -508,24 +508,21 @@ def export(
     return exported(first, Path(folder), form=form, soup=others)
 
 
-def verify(root: Path | str | None = None, *, repair: bool = False) -> "list[Checked]":
+def verify(root: Path | str | None = None) -> "list[Checked]":
     """Check everything in a workspace: texts, vectors, stages, checkpoints, studies, journals and exports.
 
     Args:
         root: See `Place`.
-        repair: Whether what is damaged is mended: moved aside, so that the command that needs it makes it
-            again, or replaced by its last good copy.
 
     Returns:
-        Everything that was looked at, each with ``kind``, ``path``, ``problems``, ``cost`` (what mending it
-        costs), ``mended`` and ``note``.
+        Everything that was looked at, each with ``kind``, ``path``, ``problems``, ``remedy`` and ``note``.
 
     Raises:
-        BadInput: There is no such workspace, or it is to be repaired while a run is going on there.
+        BadInput: There is no such workspace.
     """
     from stillhouse.sweeps.verify import verify as verified
 
-    return verified(root_folder(root), repair=repair)
+    return verified(root_folder(root))
 
 
 def load(model: str | Path, **place: Unpack[Place]) -> "Encoder":

@@ -61,7 +61,7 @@ def dashboard_server(root: Path, sweep: str, port: int) -> Any:
     Raises:
         BadInput: If the sweep is unknown, the extra is not installed, or the port is taken.
     """
-    from stillhouse.search.study_copies import STUDY
+    from stillhouse.search.study_backup import STUDY
 
     sweeps = root / SWEEPS
     path = sweeps / sweep / STUDY

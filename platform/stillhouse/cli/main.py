@@ -65,7 +65,7 @@ _EXAMPLES = """examples:
   stillhouse mine --labelled pairs.jsonl --negatives 4 --output mined.jsonl
   stillhouse evaluate all-MiniLM-L6-v2 --json teacher.json
   stillhouse compare --experiment ibkd
-  stillhouse verify --repair
+  stillhouse verify
 
 Exit codes: 0 done, 1 failed (`doctor`, `verify`: they found an error), 2 bad input, 130 interrupted (the same
 command resumes), 141 the reader of the output closed the pipe.

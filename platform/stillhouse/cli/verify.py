@@ -1,4 +1,4 @@
-"""`stillhouse verify`: check everything in a workspace, and repair what can be repaired."""
+"""`stillhouse verify`: check everything in a workspace."""
 
 from argparse import ArgumentParser, Namespace, _SubParsersAction
 from collections import defaultdict
@@ -18,13 +18,8 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
     command = new_command(
         commands,
         "verify",
-        "check everything in a workspace, and repair it",
-        "stillhouse verify\n  stillhouse verify --repair --json verified.json",
-    )
-    command.add_argument(
-        "--repair",
-        action="store_true",
-        help="mend what is damaged: move it aside, so that it is made again, or take its last good copy",
+        "check everything in a workspace",
+        "stillhouse verify\n  stillhouse verify --json verified.json",
     )
     add_common(command)
     return command
@@ -34,25 +29,22 @@ def run(options: Namespace) -> int:
     """Run the command.
 
     Returns:
-        1 if something is wrong that has not been mended, else 0.
+        1 if something is damaged, else 0.
     """
     from stillhouse.sweeps.verify import KINDS, verify
 
     root = root_of(options)
-    found = verify(root, repair=options.repair)
+    found = verify(root)
     by_kind: dict[str, list[Checked]] = defaultdict(list)
     for checked in found:
         by_kind[checked.kind].append(checked)
     for kind in KINDS:
         if kind in by_kind:
             _print_kind(kind, by_kind[kind])
-    problems, left = sum(bool(each.problems) for each in found), sum(each.wrong for each in found)
-    mended = f", {problems - left} mended" if options.repair and problems else ""
-    could = any(each.wrong and each.mend for each in found)
-    hint = "; --repair mends what can be mended" if could else ""
-    show(f"{len(found)} looked at in {root}: {problems or 'none'} damaged{mended}{hint}")
+    damaged = sum(bool(each.problems) for each in found)
+    show(f"{len(found)} looked at in {root}: {damaged or 'none'} damaged")
     write_results(options, [each.as_json() for each in found])
-    return int(left > 0)
+    return int(damaged > 0)
 
 
 def _print_kind(kind: str, found: "list[Checked]") -> None:
@@ -64,10 +56,6 @@ def _print_kind(kind: str, found: "list[Checked]") -> None:
         for problem in each.problems:
             show(f"  {name}: {problem}")
         if each.problems:
-            show(
-                f"    {'mended' if each.mended else 'to mend'}: {each.cost}"
-                if each.mend
-                else f"    {each.cost}"
-            )
+            show(f"    {each.remedy}")
         elif each.note:
             show(f"  {name}: {each.note}")

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import fcntl
-import hashlib
 import json
 import math
 import os
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from stillhouse.core.cache import make_room, use
-from stillhouse.core.console import doing, warn
+from stillhouse.core.console import doing
 from stillhouse.core.errors import (
     BadInput,
     Hindered,
@@ -30,22 +29,14 @@ from stillhouse.core.errors import (
     short_write,
 )
 from stillhouse.core.integrity import (
-    ARTIFACT,
     FILES,
     MANIFEST,
     MARKER,
-    NOTE,
-    OWN,
     intact,
-    is_of,
-    is_unchanged,
     is_whole,
-    moved,
-    put_aside,
     sha256_of,
     stated_sums,
     sums_of,
-    with_own_sum,
 )
 from stillhouse.core.json_text import parse_json
 from stillhouse.core.redaction import redacted_json
@@ -60,16 +51,13 @@ FORMAT = 3
 """Version of the workspace's layout and of the fingerprints in it; raised when older ones cannot be read."""
 CHECKPOINTS, PARTS = "checkpoints", "parts"
 """Subfolders that an artifact has only while it is made."""
-_MARKER_COPY = "workspace.copy.json"
-_DAMAGED = "unknown"
 LOCK = ".lock"
-"""File of a workspace whose lock every command shares; `verify --repair` wants it for itself."""
+"""File of a workspace whose lock every command shares."""
 _FINGERPRINTED = ("corpora", "tokens", "stores", "examples", "collections", "stages", "sweeps")
 """Folders whose content depends on the format. Version 0.1 did not mark its workspaces."""
 _LARGE = frozenset({"stores"})
 _MIN_FREE_BYTES = 1 << 16
 _LONGEST_NAME = 100
-_SEAL = b"stillhouse sha256 "
 _NO_ARRAY = (
     FileNotFoundError,
     ValueError,
@@ -119,7 +107,7 @@ class Workspace:
     """The folder that holds everything a team has built: ``ROOT/<kind>/<label>-<fingerprint>/``.
 
     A file in it states its format. It is written when the first artifact's path is needed, before the
-    artifact itself, and has a copy; a workspace of another format is refused.
+    artifact itself; a workspace of another format is refused.
 
     Attributes:
         root: The folder, which is a node's own where there is a remote.
@@ -165,29 +153,14 @@ class Workspace:
             return
         try:
             self.check()
-            self.mark()
+            if not marker.exists():
+                write_json(marker, {"format": FORMAT})
         except OSError as error:
             raise BadInput(
                 f"a workspace must be a folder that can be written, but {self.root} cannot be: "
                 f"{error.strerror or error}. Give another --root."
             ) from None
         _claimed.add(self.root)
-
-    def mark(self) -> None:
-        """Write down the format where it is not, or not any more, as it was written; `check` comes first."""
-        for name in self.unmarked():
-            file = self.root / name
-            stated = _stated_format(file)
-            if stated == FORMAT:  # Another process has written it meanwhile.
-                continue
-            if stated is not None:
-                warn(f"{file} is damaged. {moved(put_aside(file, alone=True))} It is written again.")
-            with contextlib.suppress(OSError) if name == _MARKER_COPY else contextlib.nullcontext():
-                write_json(file, with_own_sum({"format": FORMAT}))
-
-    def unmarked(self) -> list[str]:
-        """Name the files that should state the format and do not."""
-        return [name for name in (MARKER, _MARKER_COPY) if _stated_format(self.root / name) != FORMAT]
 
     def folder(self, kind: str) -> Path:
         """The folder of all artifacts of a kind, whether it exists or not."""
@@ -306,18 +279,12 @@ def check_name(name: str, what: str) -> None:
 
 def _format_of(root: Path) -> Any:
     """The format that a workspace states; None if it does not say so."""
-    stated, copy = (_stated_format(root / name) for name in (MARKER, _MARKER_COPY))
-    return copy if stated in (None, _DAMAGED) and isinstance(copy, int) else stated
-
-
-def _stated_format(marker: Path) -> Any:
     try:
-        content = parse_json(marker.read_bytes())
-        return content["format"] if is_unchanged(content) else _DAMAGED
+        return parse_json((root / MARKER).read_bytes())["format"]
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return _DAMAGED
+    except (ValueError, TypeError, KeyError):
+        return "unknown"
 
 
 def default_root() -> Path:
@@ -369,27 +336,16 @@ def write_atomically(path: Path, data: bytes) -> None:
         temporary.write_bytes(data)
 
 
-def write_array(path: Path, array: "npt.NDArray[Any]", *, sealed: bool = False) -> None:
+def write_array(path: Path, array: "npt.NDArray[Any]") -> None:
     """Write an array as ``.npy``, completely or not at all.
-
-    Args:
-        path: The file.
-        array: The array.
-        sealed: Append the checksum of the bytes, which readers of ``.npy`` ignore: for files that no manifest
-            names, see `sealed_array`.
 
     Raises:
         Hindered: The disk is full.
     """
     import numpy as np  # Not needed by `--help` and other quick commands.
 
-    with replacing(path) as temporary:
-        with temporary.open("wb") as file:
-            np.save(file, array)
-        if sealed:
-            digest = bytes.fromhex(sha256_of(temporary))
-            with temporary.open("ab") as file:
-                file.write(_SEAL + digest)
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.save(file, array)
 
 
 def mapped_array(path: Path) -> "npt.NDArray[Any]":
@@ -413,8 +369,8 @@ def mapped_array(path: Path) -> "npt.NDArray[Any]":
     return array
 
 
-def sealed_array(path: Path) -> "npt.NDArray[Any] | None":
-    """Map a sealed ``.npy`` file if its bytes are those that were written; remove it and return None if not.
+def whole_array(path: Path) -> "npt.NDArray[Any] | None":
+    """Map a ``.npy`` file that no manifest names; None if there is none, and remove one that is no array.
 
     Raises:
         Hindered: The system refuses to open the file.
@@ -422,28 +378,13 @@ def sealed_array(path: Path) -> "npt.NDArray[Any] | None":
     import numpy as np  # Not needed by `--help` and other quick commands.
 
     try:
-        if seal_holds(path):
-            array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-            return array
-    except FileNotFoundError:
-        return None
+        array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        return array
     except _NO_ARRAY:
-        pass
+        path.unlink(missing_ok=True)
+        return None
     except OSError as error:
         raise blocked(path, error) from None
-    path.unlink(missing_ok=True)
-    return None
-
-
-def seal_holds(path: Path) -> bool:
-    """Whether the bytes of a sealed file are those that were written."""
-    length = len(_SEAL) + hashlib.sha256().digest_size
-    with path.open("rb") as file:
-        left, digest = max(0, path.stat().st_size - length), hashlib.sha256()
-        while left and (block := file.read(min(left, 1 << 20))):
-            digest.update(block)
-            left -= len(block)
-        return file.read() == _SEAL + digest.digest()
 
 
 @contextlib.contextmanager
@@ -493,7 +434,7 @@ def remove_leftovers(folder: Path) -> None:
 def write_manifest(folder: Path, content: dict[str, Any]) -> None:
     """Declare a folder finished; call it last, when everything else is on disk.
 
-    The checksums of its files, and of the content itself, are added; what a killed writer left is removed.
+    The checksums of its files are added; what a killed writer left is removed.
     """
     remove_leftovers(folder)
     write_atomically(folder / MANIFEST, manifest_of(folder, content))
@@ -502,24 +443,22 @@ def write_manifest(folder: Path, content: dict[str, Any]) -> None:
 def manifest_of(folder: Path, content: dict[str, Any]) -> bytes:
     """Return the manifest that `write_manifest` writes."""
     files = sums_of(folder, known=stated_sums(content))
-    # The content's checksum is that of what is written.
-    hidden = redacted_json({**content, **({FILES: files} if files else {}), ARTIFACT: folder.name})
-    return _encoded(with_own_sum(hidden))
+    return _encoded(redacted_json({**content, **({FILES: files} if files else {})}))
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Read the manifest of a finished folder.
 
     Raises:
-        BadInput: The manifest is missing, not JSON, or not as it was written.
+        BadInput: The manifest is missing or no JSON object.
     """
-    manifest: dict[str, Any] = _parsed(folder / MANIFEST)
-    if not (isinstance(manifest, dict) and is_unchanged(manifest) and is_of(manifest, folder)):
+    manifest: dict[str, Any] = read_json(folder / MANIFEST)
+    if not isinstance(manifest, dict):
         raise BadInput(
-            f"{folder / MANIFEST} must be as it was written, but it was altered. Remove it and run the "
-            "command that made it again: it makes what is missing."
+            f"{folder / MANIFEST} must be a JSON object, but is a {type(manifest).__name__}. Remove it and "
+            "run the command that made it again: it makes what is missing."
         )
-    return {name: value for name, value in manifest.items() if name not in (ARTIFACT, OWN)}
+    return manifest
 
 
 def write_json(path: Path, content: object) -> None:
@@ -546,19 +485,11 @@ def without_nan(content: Any) -> Any:
 
 
 def read_json(path: Path) -> Any:
-    """Read JSON, without the checksum of its content, and a note's name, if it states them.
+    """Read JSON.
 
     Raises:
         BadInput: The file is missing or not JSON.
     """
-    content = _parsed(path)
-    if not isinstance(content, dict):
-        return content
-    ours = (OWN, NOTE) if OWN in content else ()
-    return {name: value for name, value in content.items() if name not in ours}
-
-
-def _parsed(path: Path) -> Any:
     try:
         return parse_json(path.read_bytes())
     except FileNotFoundError:
@@ -607,7 +538,6 @@ def shared(
     first: Callable[[], None],
     last: Callable[[], None],
     seconds: float,
-    held: str = "",
 ) -> Iterator[None]:
     """Hold a file lock together with others that share it, which keeps those out that want it for themselves.
 
@@ -617,7 +547,6 @@ def shared(
             another one shares it.
         last: Likewise at the end.
         seconds: How long to wait for a process that holds it for itself.
-        held: Message of the refusal.
 
     Raises:
         BadInput: Another process holds it for itself, and has not let go in time.
@@ -629,7 +558,7 @@ def shared(
         deadline = time.monotonic() + seconds
         while not _flock(file, fcntl.LOCK_SH):
             if time.monotonic() > deadline:
-                raise BadInput(held or f"{path} must be free, but another process holds it for itself.")
+                raise BadInput(f"{path} must be free, but another process holds it for itself.")
             time.sleep(0.1)
         try:
             yield

@@ -1,6 +1,6 @@
 """Integrity of finished artifacts: every file that decides a result is compared with its checksum when read.
 
-A manifest states the SHA-256 of each of its files, and of its own content. A file is compared once per
+A manifest states the SHA-256 of each of its files. A file is compared once per
 process, at its first use, and again only if it was replaced; `COMPARING` lists what else can be chosen. What
 differs is put aside, with the manifest: the artifact then counts as unfinished, and the command that needs it
 makes it again.
@@ -17,13 +17,11 @@ from typing import Any
 
 from stillhouse.core.console import warn
 from stillhouse.core.errors import BadInput, Hindered, blocked
-from stillhouse.core.json_text import is_one_letter_off, parse_json
+from stillhouse.core.json_text import parse_json
 
 MANIFEST = "manifest.json"
-FILES, ARTIFACT, OWN = "files", "artifact", "manifest_sha256"
-"""Keys of a manifest: the checksums of the files by name, its folder's name, the checksum of all of this."""
-NOTE = "note_of"
-"""Key of a note's own name, next to its checksum: one that has the content of another is damaged."""
+FILES = "files"
+"""Key of a manifest: the checksums of the files by name."""
 VERIFY = "STILLHOUSE_VERIFY"
 """Environment variable with one of `COMPARING`; ``--verify`` sets it for a command and its workers."""
 COMPARING = ("always", "once", "never")
@@ -44,8 +42,6 @@ MARKER = "workspace.json"
 _Stamp = tuple[int, int, int]
 _compared: dict[Path, _Stamp] = {}
 """Files that this process has compared, with inode, size and time of change."""
-_unchecked: set[str] = set()
-"""Kinds of artifacts of which one without checksums, from an older version, was reported."""
 
 
 def sha256_of(path: Path) -> str:
@@ -57,32 +53,11 @@ def sha256_of(path: Path) -> str:
 def sums_of(folder: Path, known: Container[str] = ()) -> dict[str, str]:
     """Return the checksum of every file of an artifact that decides a result, except ``known`` ones.
 
-    Left out is what describes a stage, as damage to it is mended without training: its plan, which the
-    manifest repeats, its facts, a note with its own checksum, and its metrics log, with one in each line.
+    Left out is what describes a stage: its plan, which the manifest repeats, its facts and its metrics log.
     """
     found = folder.iterdir() if folder.is_dir() else ()
     names = (path.name for path in found if path.suffix in _DATA or path.name in _ALSO)
     return {name: sha256_of(folder / name) for name in sorted(names) if name not in known}
-
-
-def with_own_sum(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return a manifest with the checksum of its own content as the last entry."""
-    content = {name: value for name, value in manifest.items() if name != OWN}
-    return {**content, OWN: _own_sum(content)}
-
-
-def is_unchanged(manifest: Mapping[str, Any]) -> bool:
-    """Whether a manifest's content is what was written; older ones do not say so and count as unchanged."""
-    content = {name: value for name, value in manifest.items() if name != OWN}
-    if OWN in manifest:
-        return bool(manifest[OWN] == _own_sum(content))
-    return not any(is_one_letter_off(name, OWN) for name in manifest)
-
-
-def is_of(manifest: Mapping[str, Any], folder: Path) -> bool:
-    """Whether a manifest is that of an artifact; outside of workspaces a folder may have any name."""
-    stated = manifest.get(ARTIFACT, folder.name)
-    return bool(stated == folder.name) or _workspace_of(folder / MANIFEST) is None
 
 
 def intact(path: Path) -> Path:
@@ -161,18 +136,14 @@ def is_whole(folder: Path, *, contents: bool) -> bool:
         return False
     try:
         manifest = parse_json(path.read_bytes())
-        unchanged = isinstance(manifest, dict) and is_unchanged(manifest) and is_of(manifest, folder)
     except FileNotFoundError:
         return False
     except ValueError:
-        unchanged = False
-    if not unchanged:
+        manifest = None
+    if not isinstance(manifest, dict):
         warn(f"{path} is damaged: {moved(put_aside(path))} {folder.name} is made again.")
         return False
-    sums = stated_sums(manifest)
-    if contents and OWN not in manifest and not sums:
-        _report_unchecked(folder)
-    for name, expected in sums.items():
+    for name, expected in stated_sums(manifest).items():
         problem = _problem(folder / name, expected, contents, manifest)
         if problem:
             aside = put_aside(folder / name)
@@ -198,8 +169,8 @@ def damaged_files(folder: Path) -> dict[str, str]:
         return {MANIFEST: f"cannot be read: {error}"}
     except OSError as error:
         raise blocked(folder / MANIFEST, error) from None
-    if not (isinstance(manifest, dict) and is_unchanged(manifest) and is_of(manifest, folder)):
-        return {MANIFEST: "was altered"}
+    if not isinstance(manifest, dict):
+        return {MANIFEST: "is no JSON object"}
     problems = {}
     for name, expected in stated_sums(manifest).items():
         try:
@@ -357,11 +328,6 @@ def _manifest_beside(path: Path) -> dict[str, Any] | None:
     return known[1] if isinstance(known[1], dict) else None
 
 
-def _own_sum(content: Mapping[str, Any]) -> str:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
 def _free_name(path: Path) -> Path:
     """Return a name that is not taken yet: ``a.npy``, ``a.npy.1``, ``a.npy.2``, …."""
     number, free = 0, path
@@ -374,10 +340,3 @@ def _free_name(path: Path) -> Path:
 def moved(aside: Path | None) -> str:
     """Say where `put_aside` has moved a file."""
     return f"It was moved to {aside}." if aside else "It could not be moved aside."
-
-
-def _report_unchecked(folder: Path) -> None:
-    kind = folder.parent.name
-    if kind not in _unchecked:
-        _unchecked.add(kind)
-        warn(f"{folder} was made by a version without checksums; it and others like it are read unchecked.")

@@ -1,6 +1,7 @@
-"""JSON from files and from others, which may hold anything."""
+"""JSON from files and from others, which may hold anything, and logs of JSON lines."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -16,6 +17,15 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError(str(error)) from None
 
 
-def is_one_letter_off(name: str, key: str) -> bool:
-    """Whether a name is that of a key after the flip of a bit."""
-    return len(name) == len(key) and sum(a != b for a, b in zip(name, key, strict=True)) == 1
+def json_line(entry: Mapping[str, Any]) -> bytes:
+    """Return a line of a log, with its end; what JSON does not have becomes text."""
+    return json.dumps({**entry}, separators=(",", ":"), default=str).encode() + b"\n"
+
+
+def parse_line(line: bytes) -> dict[str, Any] | None:
+    """Parse a line of a log; None if it is no JSON object, as one that a kill has cut."""
+    try:
+        entry = parse_json(line)
+    except ValueError:
+        return None
+    return entry if isinstance(entry, dict) else None

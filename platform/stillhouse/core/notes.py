@@ -1,10 +1,9 @@
-"""Small JSON files that commands keep beside artifacts, each with the checksum of its content.
+"""Small JSON files that commands keep beside artifacts, and can make again.
 
-A note can be made again, or it is kept twice. A damaged one is put aside; it never stops a command.
+A damaged one is put aside; it never stops a command.
 """
 
 import hashlib
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from stillhouse.core.artifacts import Workspace, write_atomically, write_json
 from stillhouse.core.console import warn
 from stillhouse.core.errors import blocked
-from stillhouse.core.integrity import ARTIFACT, NOTE, OWN, is_of, is_unchanged, moved, put_aside, with_own_sum
+from stillhouse.core.integrity import moved, put_aside
 from stillhouse.core.json_text import parse_json
 from stillhouse.core.redaction import redacted_json
 
@@ -60,16 +59,8 @@ def publish_notes(workspace: Workspace) -> None:
 
 
 def write_note(path: Path, content: dict[str, Any]) -> None:
-    """Write a note atomically, secrets replaced, with its name and the checksum of what is written."""
-    write_json(path, with_own_sum({**redacted_json(content), NOTE: path.name}))
-
-
-def write_part(path: Path, content: dict[str, Any]) -> None:
-    """Write a note that belongs to the artifact in whose folder it is, and states its name too.
-
-    For what describes an artifact and may be made again after its manifest was written.
-    """
-    write_note(path, {**content, ARTIFACT: path.parent.name})
+    """Write a note atomically, secrets replaced."""
+    write_json(path, redacted_json(content))
 
 
 def read_note(path: Path, consequence: str) -> dict[str, Any] | None:
@@ -89,23 +80,12 @@ def read_note(path: Path, consequence: str) -> dict[str, Any] | None:
 
 
 def has_note(path: Path) -> bool:
-    """Whether a note exists and can be read by `read_json`; a damaged one is put aside, to be made again."""
-    sound = is_sound(path)
-    if not sound and path.exists():
-        warn(f"{path} is damaged. {moved(put_aside(path, alone=True))} What it remembers is made again.")
-    return sound
+    """Whether a note exists and can be read; a damaged one is put aside, to be made again."""
+    return read_note(path, "What it remembers is made again.") is not None
 
 
 def sound_note(path: Path) -> dict[str, Any] | None:
-    """Read a note; None if it is missing or damaged. Notes of older versions have no checksum."""
-    content = json.loads(path.read_bytes()) if is_sound(path) else None
-    if not isinstance(content, dict):
-        return None
-    return {name: value for name, value in content.items() if name not in (OWN, NOTE, ARTIFACT)}
-
-
-def is_sound(path: Path) -> bool:
-    """Whether a file of JSON exists and is as it was written, as far as it has a checksum.
+    """Read a note; None if it is missing or damaged.
 
     Raises:
         Hindered: The system does not let the file be read.
@@ -113,18 +93,10 @@ def is_sound(path: Path) -> bool:
     try:
         content = parse_json(path.read_bytes())
     except (FileNotFoundError, ValueError):
-        return False
+        return None
     except OSError as error:
         raise blocked(path, error) from None
-    if not isinstance(content, dict):
-        return True
-    ours = content.get(NOTE, path.name) == path.name and is_of(content, path.parent)
-    return ours and is_unchanged(content)
-
-
-def copy_of(path: Path) -> Path:
-    """Return the file of a note's copy: ``identity.copy.json`` beside ``identity.json``."""
-    return path.with_name(f"{path.stem}.copy{path.suffix}")
+    return content if isinstance(content, dict) else None
 
 
 STAGES, SWEEPS = "stages", "sweeps"
@@ -144,18 +116,3 @@ def room_of(folder: Path) -> str:
     if (folder / SWEEP_NOTE).exists() and room != STAGES:
         return SWEEPS
     return STAGES if (folder / STAGE_NOTE).exists() and room != SWEEPS else ""
-
-
-def write_note_twice(path: Path, content: dict[str, Any]) -> None:
-    """Write a note and its copy."""
-    for file in (path, copy_of(path)):
-        write_note(file, content)
-
-
-def read_note_twice(path: Path) -> dict[str, Any] | None:
-    """Read a note that is kept twice, and write again what is damaged or missing of it."""
-    found = [read_note(file, "Its copy is used.") for file in (path, copy_of(path))]
-    known = next((content for content in found if content is not None), None)
-    if known is not None and None in found:
-        write_note_twice(path, known)
-    return known

@@ -30,10 +30,8 @@ from stillhouse.core.integrity import (
     MANIFEST,
     MARKER,
     QUARANTINE,
-    is_unchanged,
     sha256_of,
     stated_sums,
-    with_own_sum,
 )
 from stillhouse.core.redaction import redacted, remember
 
@@ -108,15 +106,13 @@ class Remote:
         """Return the files of a published folder by name; None if it is not there or not complete.
 
         Raises:
-            Hindered: The manifest was altered, or the remote does not answer.
+            Hindered: The manifest is damaged, or the remote does not answer.
         """
         data = self.read(f"{key}/{MANIFEST}")
         if data is None:
             return None
         try:
             content = json.loads(data)
-            if not is_unchanged(content):
-                raise ValueError("its checksum is another")
             files = {name: File(**file) for name, file in content[_FILES].items()}
             outside = [name for name in files if Path(name).is_absolute() or ".." in Path(name).parts]
             if outside:
@@ -160,7 +156,7 @@ class Remote:
     def complete(self, files: Mapping[str, File], key: str) -> None:
         """Write the manifest of a published folder, all files of which are there."""
         described = {name: file._asdict() for name, file in files.items()}
-        self.write(f"{key}/{MANIFEST}", json.dumps(with_own_sum({_FILES: described}), indent=1).encode())
+        self.write(f"{key}/{MANIFEST}", json.dumps({_FILES: described}, indent=1).encode())
 
     def replace(self, paths: Mapping[str, Path], key: str) -> None:
         """Publish the files of a folder instead of those that it has in the remote.

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from stillhouse.core.artifacts import Workspace, lock_of, locked, sealed_array, write_array
+from stillhouse.core.artifacts import Workspace, lock_of, locked, whole_array, write_array
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.core.types import Encoder, FloatArray, encode_as
@@ -46,12 +46,12 @@ class KeptDocuments:
             hashed.update(f"{len(text)} {text}".encode())
         path = self.folder / f"{hashed.hexdigest()[:32]}.npy"
         with locked(lock_of(self.folder)):
-            kept: FloatArray | None = sealed_array(path)
+            kept: FloatArray | None = whole_array(path)
             if kept is not None:
                 return kept
             vectors_ND = np.asarray(encode_as(self.model, DOCUMENT, texts), np.float32)
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_array(path, vectors_ND, sealed=True)
+            write_array(path, vectors_ND)
             self.encoded += len(texts)
             return vectors_ND
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stillhouse.core.artifacts import PARTS, remove_leftovers, sealed_array, write_array
+from stillhouse.core.artifacts import PARTS, remove_leftovers, whole_array, write_array
 from stillhouse.core.types import ValueArray
 
 Make = Callable[[list[int]], Iterable[tuple[int, ValueArray]]]
@@ -34,10 +34,10 @@ def in_parts(
     parts = folder / PARTS
     remove_leftovers(parts)
     paths = {start: parts / f"{start:012}.npy" for start in range(0, rows, rows_at_once)}
-    missing = [start for start, path in paths.items() if sealed_array(path) is None]
+    missing = [start for start, path in paths.items() if whole_array(path) is None]
     left = _rows_of(missing, rows, rows_at_once)
     for start, part in make(missing) if missing else ():
-        write_array(paths[start], part, sealed=True)
+        write_array(paths[start], part)
         left -= _rows_of([start], rows, rows_at_once)
         if progress:
             progress(rows - left, rows)

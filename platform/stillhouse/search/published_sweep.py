@@ -1,26 +1,23 @@
 """A sweep in the remote: its study and its journal are published after every trial, and a new head goes on.
 
-What is published is the newest copy of the study, which is consistent, and the small files beside it. Trials
+What is published is the backup of the study, which is consistent, and the small files beside it. Trials
 that were running keep their numbers and values, and continue from the published checkpoints of their stages.
 What a tracking server has confirmed is not published: a new head sends the journal again, which changes
 nothing where the runs are known, and makes them where they are not.
 """
 
 import shutil
-import sqlite3
 import tempfile
-from contextlib import closing
 from pathlib import Path
 
 from stillhouse.core.artifacts import FETCHING, Workspace, locked
 from stillhouse.core.console import say, warn
-from stillhouse.core.databases import newest_copy
 from stillhouse.core.errors import BadInput
 from stillhouse.core.notes import SWEEPS
 from stillhouse.core.remotes import Remote, files_in
-from stillhouse.search.study_copies import FINISHED, STUDY, put_aside_study
+from stillhouse.search.study_backup import BACKUP, STUDY, ended_trials, ended_trials_of, put_aside_study
 
-_OF_THIS_NODE = ("tune/", "copies/", f"{STUDY}-", "confirmed.json", "journal.copy.jsonl")
+_OF_THIS_NODE = ("tune/", BACKUP, f"{STUDY}-", "confirmed.json")
 """Beginnings of the names of files that are of use to this node alone."""
 
 
@@ -54,13 +51,12 @@ class PublishedSweep:
         study = self.folder / STUDY
         if study.exists():
             theirs = None if STUDY not in files else remote.read(f"{self.key}/{files[STUDY].place(STUDY)}")
-            if theirs is None or _finished(theirs) <= _finished(study.read_bytes()):
+            if theirs is None or ended_trials_of(theirs) <= ended_trials(study):
                 return
             put_aside_study(study)
         with locked(self.workspace.root / FETCHING / f"{self.key}.lock"):
             remote.fetch(self.key, self.folder, self.workspace.root / FETCHING / self.key)
-        known = _finished(study.read_bytes()) if study.exists() else 0
-        say(f"sweep {self.folder.name}: going on from the remote (finished trials: {known})")
+        say(f"sweep {self.folder.name}: going on from the remote (finished trials: {ended_trials(study)})")
 
     def publish(self) -> None:
         """Publish the sweep's files as they are; a remote that fails is reported, and the sweep goes on."""
@@ -78,22 +74,11 @@ class PublishedSweep:
     def _publish(self, remote: Remote) -> None:
         names = [name for name in files_in(self.folder) if not name.startswith(_OF_THIS_NODE)]
         paths = {name: self.folder / name for name in names if name != STUDY}
-        copy = newest_copy(self.folder / STUDY)
-        if copy is not None:
-            paths[STUDY] = copy
+        backup = self.folder / BACKUP
+        if backup.exists():
+            paths[STUDY] = backup
         with tempfile.TemporaryDirectory() as held:
             for name in [name for name in paths if name.endswith(_GROWING)]:
                 # It must not grow between its checksum and its bytes.
                 paths[name] = Path(shutil.copyfile(self.folder / name, Path(held) / name))
             remote.replace(paths, self.key)
-
-
-def _finished(study: bytes) -> int:
-    """Count the finished trials of a study; 0 for one that cannot be read."""
-    try:
-        with closing(sqlite3.connect(":memory:")) as database:
-            database.deserialize(study)
-            query = f"SELECT count(*) FROM trials WHERE state IN {FINISHED}"
-            return int(database.execute(query).fetchone()[0])
-    except sqlite3.Error:
-        return 0

@@ -6,7 +6,7 @@ every start is a new ``Tuner`` whose searcher continues the study:
 
 * A trial is written in one transaction, with all its parameters, once they are known: a kill leaves a
   complete trial or none.
-* The study is copied when a trial has been issued and when it has ended (`stillhouse.search.study_copies`).
+* The study is backed up when a trial has been issued and has ended (`stillhouse.search.study_backup`).
 * Trials that a dead process left running are issued again, with the same number and parameters, before any
   new one; their artifacts make them resume.
 * The sampler is a function of the seed and the trials so far (`stillhouse.search.samplers`).
@@ -36,7 +36,7 @@ from stillhouse.search.records import REPORT, TrialRecord, attributes, is_finite
 from stillhouse.search.samplers import Search, check_sampler
 from stillhouse.search.space import Space
 from stillhouse.search.studies import SEARCH, copy_attributes, open_study
-from stillhouse.search.study_copies import keep_study
+from stillhouse.search.study_backup import back_up_study
 
 __all__ = ["ExplainErrors", "Measure", "StudySearcher", "TrialRecord"]
 
@@ -97,7 +97,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self._open_storage: tuple[Any, int] | None = None
         self._check_same_search()
         self._orphans = deque(self._running())
-        keep_study(self._path)
+        back_up_study(self._path)
 
     # Called by Tune.
 
@@ -144,7 +144,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             result.update({f"metrics/{name}": result[name]} if name in result else {})
         storage.set_trial_user_attr(trial._trial_id, REPORT, attributes(result, reason))
         storage.set_trial_state_values(trial._trial_id, state, values)
-        keep_study(self._path)
+        back_up_study(self._path)
         del self._live[trial_id]
 
     def save(self, checkpoint_path: str) -> None:
@@ -159,7 +159,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         """Record why a trial failed; may be called after its end."""
         storage, study = self._storage
         storage.set_study_user_attr(study, f"reason:{number}", redacted(reason))
-        keep_study(self._path)
+        back_up_study(self._path)
 
     def records(self) -> list[TrialRecord]:
         """All trials that count, ordered by number."""
@@ -239,7 +239,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         )
         template.datetime_start = datetime.now()
         number = int(storage.get_trial(storage.create_new_trial(study, template)).number)
-        keep_study(self._path)
+        back_up_study(self._path)
         return number
 
     def _note_evaluation(self, number: int, result: Mapping[str, Any]) -> None:

@@ -16,12 +16,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from stillhouse.core.console import say, warn
 from stillhouse.core.errors import BadInput, Hindered, require
-from stillhouse.core.notes import SWEEP_NOTE, read_note_twice, write_note_twice
+from stillhouse.core.notes import SWEEP_NOTE, read_note, write_note
 from stillhouse.core.redaction import redacted
 from stillhouse.core.repeating import repeated
 from stillhouse.search.options import STUDY_DATABASE
 from stillhouse.search.studies import copy_attributes, copy_trials, make_study, study_read
-from stillhouse.search.study_copies import STUDY, ended_trials, put_aside_study
+from stillhouse.search.study_backup import STUDY, ended_trials, put_aside_study
 from stillhouse.tracking.location import require_driver
 
 EVERY_S = 1.0
@@ -93,8 +93,8 @@ class StudyMirror:
         put_aside_study(self.file)
         self.folder.mkdir(parents=True, exist_ok=True)
         begun = attributes.pop(_NOTE, None)
-        if begun is not None and read_note_twice(self.folder / SWEEP_NOTE) is None:
-            write_note_twice(self.folder / SWEEP_NOTE, begun)
+        if begun is not None and read_note(self.folder / SWEEP_NOTE, "") is None:
+            write_note(self.folder / SWEEP_NOTE, begun)
         make_study(self.file, directions, attributes, trials)
         say(f"sweep {self.name}: going on from its study in the database (finished trials: {finished})")
 
@@ -123,7 +123,7 @@ class StudyMirror:
             there = database.get_study_id_from_name(self.name)
         except KeyError:
             there = database.create_new_study(directions, self.name)
-        begun = read_note_twice(self.folder / SWEEP_NOTE)
+        begun = read_note(self.folder / SWEEP_NOTE, "")
         known = database.get_study_user_attrs(there).get(_NOTE)
         require(
             known is None or begun is None or known["identity"] == begun["identity"],

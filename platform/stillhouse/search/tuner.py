@@ -23,7 +23,7 @@ from stillhouse.search.records import TrialRecord
 from stillhouse.search.scheduler import StudyScheduler
 from stillhouse.search.schedulers import load_scheduler
 from stillhouse.search.searcher import ExplainErrors, StudySearcher
-from stillhouse.search.study_copies import STUDY
+from stillhouse.search.study_backup import STUDY
 from stillhouse.search.trial import Context, run_trial
 from stillhouse.training.models import encoder_in
 from stillhouse.training.rank_sync import Interrupted

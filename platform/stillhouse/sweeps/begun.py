@@ -7,7 +7,7 @@ from typing import Any
 
 from stillhouse.core.artifacts import read_json, write_atomically
 from stillhouse.core.errors import BadInput, nearest, require
-from stillhouse.core.notes import EXPORT_NOTE, SWEEP_NOTE, SWEEPS, read_note_twice, room_of, sound_note
+from stillhouse.core.notes import EXPORT_NOTE, SWEEP_NOTE, SWEEPS, read_note, room_of, sound_note
 from stillhouse.core.redaction import redacted_json
 from stillhouse.experiments.data_kind import data_kinds
 from stillhouse.experiments.experiment import Experiment
@@ -158,7 +158,7 @@ def changes_since(options: SweepOptions, begun: Mapping[str, Any]) -> str:
 
 def search_in_sweep(file: Path) -> dict[str, Any]:
     """How a sweep searches: its sampler, objectives, scheduler, and trials that are never stopped early."""
-    note = read_note_twice(file.with_name(SWEEP_NOTE))
+    note = read_note(file.with_name(SWEEP_NOTE), "")
     return {} if note is None else _named(note["search"])
 
 

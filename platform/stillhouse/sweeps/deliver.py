@@ -40,7 +40,7 @@ from stillhouse.reports.trials import front, second_name, varied
 from stillhouse.search.observer import Observer
 from stillhouse.search.records import TrialRecord, best_record
 from stillhouse.search.space import Space
-from stillhouse.search.study_copies import STUDY
+from stillhouse.search.study_backup import STUDY
 from stillhouse.search.trial import Context
 from stillhouse.students.export.modules import STOCK, TOWERS
 from stillhouse.students.sizes import sizes

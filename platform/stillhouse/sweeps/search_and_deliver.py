@@ -20,7 +20,7 @@ from stillhouse.search.options import LATENCY, SweepOptions
 from stillhouse.search.published_sweep import PublishedSweep
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.shared_stages import build_shared, first_point, shared_stages, some_point
-from stillhouse.search.study_copies import STUDY, ended_trials
+from stillhouse.search.study_backup import STUDY, ended_trials
 from stillhouse.search.trial import Context
 from stillhouse.search.tuner import search
 from stillhouse.sweeps.ahead import ahead_of_sweep

@@ -33,8 +33,8 @@ from stillhouse.core.notes import NOTES, fetch_notes, publish_notes
 from stillhouse.core.remotes import remote_at
 from stillhouse.core.signals import signals_kept
 
-_REPAIR_S = 10.0
-"""How long to wait for a repair of the workspace, or for another command that tidies it up."""
+_TIDYING_S = 10.0
+"""How long to wait for another command that tidies the workspace up."""
 
 
 def opened_workspace(root: Path, remote: str = "") -> Workspace:
@@ -62,7 +62,7 @@ def session(
     check: Callable[[], None] | None = None,
     remote: str = "",
 ) -> Iterator[tuple[Workspace, str]]:
-    """Yield the workspace, in which nothing is repaired meanwhile, and the device.
+    """Yield the workspace and the device.
 
     Args:
         root: The workspace's folder.
@@ -77,20 +77,18 @@ def session(
         remote: Address of the remote in which artifacts are kept for all nodes; empty for none.
 
     Raises:
-        BadInput: The workspace is being repaired, the remote cannot be used, ``check`` refuses, a run needs
+        BadInput: The remote cannot be used, ``check`` refuses, a run needs
             more than the cluster has or gets in time, or a node cannot share the workspace and there is no
             remote.
     """
     workspace = opened_workspace(root, remote)
     workspace.claim()
-    held = f"{root} must not be under repair, but `verify --repair` is going on there. Wait for it."
     with (
         shared(
             root / LOCK,
             first=lambda: _tidy(root),
             last=lambda: _remove_runs(root),
-            seconds=_REPAIR_S,
-            held=held,
+            seconds=_TIDYING_S,
         ),
         diverted_chatter(root / "logs", verbose=verbose),
         never_silent(),

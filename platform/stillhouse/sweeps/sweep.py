@@ -11,7 +11,7 @@ from stillhouse.core.artifacts import Workspace, locked, remove_leftovers
 from stillhouse.core.console import doing, say, timed_job, warn
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical, fingerprint
-from stillhouse.core.notes import SWEEP_NOTE, SWEEPS, read_note_twice, write_note_twice
+from stillhouse.core.notes import SWEEP_NOTE, SWEEPS, read_note, write_note
 from stillhouse.core.remotes import remote_at
 from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.sentence_tables import AGREEMENT
@@ -23,7 +23,7 @@ from stillhouse.preflight.finding import print_concerns
 from stillhouse.preflight.planned import texts_of
 from stillhouse.search.options import LATENCY, STUDY_DATABASE, SweepOptions
 from stillhouse.search.published_sweep import PublishedSweep
-from stillhouse.search.study_copies import STUDY, ended_trials, heal_study
+from stillhouse.search.study_backup import STUDY, ended_trials, restore_study
 from stillhouse.sweeps.begun import changes_since, search_of, write_experiment
 from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
 from stillhouse.sweeps.forecast import EMBEDDING, READING, keep_seconds, tested_models
@@ -139,7 +139,7 @@ def open_sweep(options: SweepOptions, prepared: Prepared, workspace: Workspace) 
     begun = _same_sweep(options, parts)
     write_experiment(options, folder)
     if not begun:
-        write_note_twice(folder / SWEEP_NOTE, {"identity": _identity(parts), **parts})
+        write_note(folder / SWEEP_NOTE, {"identity": _identity(parts), **parts})
     return folder
 
 
@@ -156,7 +156,7 @@ def _checked_folder(options: SweepOptions, mirror: "StudyMirror | None") -> Iter
         if mirror is not None:
             mirror.restore()
         check_same_sweep(options)
-        heal_study(folder)
+        restore_study(folder)
         yield
 
 
@@ -183,7 +183,7 @@ def check_same_sweep(options: SweepOptions) -> None:
 def _same_sweep(options: SweepOptions, parts: dict[str, Any]) -> bool:
     """Whether the sweep was begun with these parts; refused if it was begun with others."""
     path = sweep_folder(options) / SWEEP_NOTE
-    begun = read_note_twice(path)
+    begun = read_note(path, "")
     if begun is None:
         if (path.parent / STUDY).exists():
             warn(f"{path} is lost: this sweep continues with the data that this command names.")

@@ -4,9 +4,8 @@ import json
 import time
 from pathlib import Path
 
-from stillhouse.core.artifacts import Workspace, lock_of_file, locked, write_atomically
+from stillhouse.core.artifacts import Workspace, lock_of_file, locked
 from stillhouse.core.console import warn
-from stillhouse.core.integrity import put_aside
 from stillhouse.core.json_text import parse_json
 from stillhouse.core.notes import SWEEP_NOTE, SWEEPS
 from stillhouse.core.redaction import redacted_json
@@ -16,8 +15,6 @@ from stillhouse.values.stage import Stage
 
 TEST_LOG = "openings.jsonl"
 """The file of the workspace with one line per use."""
-EVERY = "*"
-"""Stands for the suite in a line that replaces a damaged one: it counts for every suite."""
 
 
 def record_test_use(workspace: Workspace, suite: str, what: str) -> int:
@@ -39,7 +36,7 @@ def record_test_use(workspace: Workspace, suite: str, what: str) -> int:
 def _recorded(path: Path, suite: str, what: str) -> int:
     log = path.read_bytes() if path.exists() else b""
     suites = [suite_in(line) for line in log.splitlines()]
-    before = sum(known in (suite, None, EVERY) for known in suites)
+    before = sum(known in (suite, None) for known in suites)
     if None in suites:
         warn(f"{suites.count(None)} damaged lines of {path} count as uses of this suite.")
     entry = {"suite": suite, "what": what, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
@@ -55,15 +52,6 @@ def suite_in(line: bytes) -> str | None:
         return str(parse_json(line)["suite"])
     except (ValueError, KeyError, TypeError):
         return None
-
-
-def mend_test_log(path: Path) -> None:
-    """Replace the damaged lines of the log by ones that say so; the whole file is kept in the quarantine."""
-    unknown = {"suite": EVERY, "what": "unknown: the line was damaged", "time": ""}
-    lines = path.read_bytes().splitlines()
-    lines = [line if suite_in(line) is not None else json.dumps(unknown).encode() for line in lines]
-    put_aside(path, alone=True)
-    write_atomically(path, b"".join(line + b"\n" for line in lines))
 
 
 def tag_tested_runs(workspace: Workspace, suite: str, model: str) -> int:

@@ -21,7 +21,6 @@ import torch
 from stillhouse.core.artifacts import Workspace, read_manifest, write_atomically, write_json
 from stillhouse.core.cache import has_room
 from stillhouse.core.identity import fingerprint
-from stillhouse.core.integrity import OWN, is_unchanged, with_own_sum
 from stillhouse.core.remotes import File, Remote
 from stillhouse.core.tokenizing import FastTokenizer, Ids, Offsets, cached_tokenizer
 from stillhouse.core.types import IntArray
@@ -221,7 +220,7 @@ def publish_shard(work: Work, shard: Shard, rejected: list[dict[str, Any]]) -> N
     key, name = work.workspace.key(work.store), part_name(shard.part)
     files = {name: File(shard.sha256, shard.bytes)}
     work.remote.put_all({name: work.folder / name}, files, key)
-    note = with_own_sum({"shard": shard._replace(seconds=0.0)._asdict(), "rejected": rejected})
+    note = {"shard": shard._replace(seconds=0.0)._asdict(), "rejected": rejected}
     work.remote.write(f"{key}/{note_name(shard.part)}", json.dumps(note).encode())
     if not has_room(work.workspace.root, shard.bytes):
         # What the remote has is fetched by whoever reads it; a store may be larger than this disk.
@@ -241,7 +240,7 @@ def _read_note(data: bytes | None) -> tuple[Shard, list[dict[str, Any]]] | None:
     """Read the note of a published shard; None if it is damaged, so that the shard is made again."""
     try:
         note = json.loads(data or b"")
-        return (Shard(**note["shard"]), note["rejected"]) if OWN in note and is_unchanged(note) else None
+        return Shard(**note["shard"]), note["rejected"]
     except (ValueError, TypeError, KeyError):
         return None
 

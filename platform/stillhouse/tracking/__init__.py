@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Protocol
 
-from stillhouse.core.lines import parse_line
+from stillhouse.core.json_text import parse_line
 
 Key = tuple[str, ...]
 """Which run: (sweep,), (sweep, trial) or (sweep, trial, stage); the parent's key lacks the last part."""

@@ -8,13 +8,12 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import remove_leftovers, write_atomically
+from stillhouse.core.artifacts import remove_leftovers
 from stillhouse.core.console import warn
-from stillhouse.core.integrity import put_aside
-from stillhouse.core.lines import checked_line, heal_twice, parse_line, read_twice
-from stillhouse.core.notes import copy_of, read_note, read_note_twice, write_note, write_note_twice
+from stillhouse.core.json_text import json_line, parse_line
+from stillhouse.core.notes import read_note, write_note
 from stillhouse.core.redaction import redacted, redacted_json
-from stillhouse.tracking import ENDED_WELL, TRIAL, Key
+from stillhouse.tracking import ENDED_WELL, Key
 
 Entry = dict[str, Any]
 _SUBJECT: dict[str, tuple[str, ...]] = {
@@ -38,7 +37,7 @@ _FIELDS: dict[str, set[str]] = {
 LOST = "lost"
 """What stands in for the kind of a damaged entry."""
 NAME = "journal.jsonl"
-"""The journal's file in a sweep's folder; `copy_of` names its copy."""
+"""The journal's file in a sweep's folder."""
 _CONFIRMED, IDENTITY = "confirmed.json", "identity.json"
 _SMALL = 8_000_000
 
@@ -53,9 +52,6 @@ class Journal:
     * ``run``, ``describe``, ``views``, ``artifact``, ``register``: written when the content differs from the
       last entry on the same subject; no ``run`` once it ended well, so that it is not opened again.
 
-    Each line has its own checksum, and is written to a copy as well: what is damaged in one of the two files
-    is taken from the other.
-
     Attributes:
         id: Distinguishes this journal's runs from another's of the same name, on a shared server.
     """
@@ -64,18 +60,14 @@ class Journal:
         """Open the journal in ``folder``, or create it.
 
         A last line that was cut by a kill is removed, and so are temporary files of killed processes. What is
-        damaged is taken from the copy; what is damaged there too is reported.
+        damaged is reported, and recorded anew where it is said once more.
         """
         folder.mkdir(parents=True, exist_ok=True)
         remove_leftovers(folder)
         self.folder, self.path = folder, folder / NAME
-        heal(folder)
         self._positions, self._refusals = folder / _CONFIRMED, folder / "refused.jsonl"
         if not self.path.exists() and (folder / IDENTITY).exists():
-            warn(
-                f"{self.path} is lost, and so is its copy: what is known of this sweep's runs is recorded "
-                "and sent once more."
-            )
+            warn(f"{self.path} is lost: what is known of this sweep's runs is recorded and sent once more.")
         self.id = _identity(folder)
         self._lock = threading.Lock()
         self._steps: dict[tuple[Key, str], set[int]] = {}
@@ -92,7 +84,6 @@ class Journal:
                 if entry is not None:
                     self._news(entry)
         self._file.truncate(self.size)
-        self._copy = copy_of(self.path).open("ab")
         if damaged:
             warn(
                 f"{damaged} damaged lines of {self.path} are skipped: what they recorded is missing from the "
@@ -108,10 +99,9 @@ class Journal:
         with self._lock:
             news = self._news({"time": round(time.time() * 1000), **redacted_json(entry)})
             for new in news:
-                line = checked_line(new)
-                for file in (self._file, self._copy):
-                    file.write(line)
-                    file.flush()
+                line = json_line(new)
+                self._file.write(line)
+                self._file.flush()
                 self.size += len(line)
             return bool(news)
 
@@ -162,7 +152,6 @@ class Journal:
         """Close the files."""
         with self._lock:
             self._file.close()
-            self._copy.close()
 
     def _read_positions(self) -> dict[str, int]:
         found = read_note(self._positions, "Everything is sent again, which changes nothing.") or {}
@@ -206,68 +195,16 @@ class Journal:
 
 
 def _identity(folder: Path) -> str:
-    """Return the journal's id; it is kept twice, since without it runs would be made a second time."""
+    """Return the journal's id, without which runs would be made a second time."""
     path = folder / IDENTITY
-    known = (read_note_twice(path) or {}).get("journal")
+    known = (read_note(path, "") or {}).get("journal")
     if isinstance(known, str) and known:
         return known
     if (folder / NAME).exists():
         warn(f"{path} is lost: the runs of this sweep are recorded anew under another id.")
     journal = uuid.uuid4().hex[:16]
-    write_note_twice(path, {"journal": journal})
+    write_note(path, {"journal": journal})
     return journal
-
-
-def heal(folder: Path) -> None:
-    """Take what is damaged or missing of the journal in a folder from its copy, and make the copy equal."""
-    path = folder / NAME
-    if taken := heal_twice(path, copy_of(path)):
-        warn(f"{taken} damaged or missing lines of {path} were taken from its copy.")
-
-
-def mend(folder: Path) -> None:
-    """Heal the journal in a folder, and leave out what is damaged in both files, which are put aside.
-
-    What a server has confirmed is forgotten with it: everything is sent again, which changes nothing.
-    """
-    heal(folder)
-    path = folder / NAME
-    lines = path.read_bytes().splitlines(keepends=True)
-    kept = [line for line in lines if _parsed(line) is not None]
-    if kept == lines:
-        return
-    for file in (path, copy_of(path)):
-        put_aside(file, alone=True)
-        write_atomically(file, b"".join(kept))
-    (folder / _CONFIRMED).unlink(missing_ok=True)
-
-
-def damaged_lines(folder: Path) -> tuple[int, int]:
-    """Count what is wrong with the journal in a folder; a line that is being written does not count.
-
-    Returns:
-        The damaged or missing lines that its copy has, and those that it has not.
-    """
-    path = folder / NAME
-    whole, taken = read_twice(path, copy_of(path))
-    return taken, sum(
-        _parsed(line) is None for line in whole.splitlines(keepends=True) if line.endswith(b"\n")
-    )
-
-
-def trial_states(folder: Path) -> dict[int, str]:
-    """Return what a sweep's journal says of its trials: the last state by number, and ``running`` before any.
-
-    Damaged lines are skipped.
-    """
-    path, states = folder / NAME, dict[int, str]()
-    whole, _ = read_twice(path, copy_of(path))
-    for entry in filter(None, map(_parsed, whole.splitlines())):
-        key = entry["key"]
-        kind, _, number = str(key[1]).partition("-") if len(key) == 2 else ("", "", "")
-        if kind == TRIAL and number.isdigit() and entry["do"] in ("run", "state"):
-            states[int(number)] = entry.get("state", "running")
-    return states
 
 
 def _parsed(line: bytes) -> Entry | None:

@@ -5,19 +5,12 @@ import re
 import sqlite3
 import subprocess
 import sys
-import uuid
 from contextlib import closing
 from pathlib import Path
 
-from stillhouse.core.artifacts import lock_of_file, locked, replacing, write_atomically
+from stillhouse.core.artifacts import lock_of_file, locked, replacing
 from stillhouse.core.console import say, warn
-from stillhouse.core.databases import (
-    damage_of_database,
-    keep_copy,
-    newest_copy,
-    put_aside_database,
-    take_copy,
-)
+from stillhouse.core.databases import damage_of_database, put_aside_database
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.integrity import moved
 from stillhouse.core.redaction import redacted
@@ -33,7 +26,6 @@ ENVIRONMENT = {
 _SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "databricks")
 _NEED_DRIVERS = ("postgresql", "mysql", "mssql")
 _ARTIFACTS = "mlartifacts"
-_LARGEST_COPY = 256_000_000
 _LOCATIONS = (
     ("experiments", "artifact_location"),
     ("runs", "artifact_uri"),
@@ -118,43 +110,17 @@ def prepare(uri: str, *, upgrade: bool = False) -> None:
                 raise RuntimeError(f"`mlflow db upgrade` failed: {done.stderr[-500:]}")
 
 
-def mend(uri: str) -> None:
-    """Replace a damaged SQLite database by its newest good copy, or by a new one if there is none.
-
-    What the database has lost is sent again by the journal of each sweep, when its command is run again:
-    `destination` changes, so that no journal counts its entries as accepted.
-    """
+def put_aside_damaged(uri: str) -> None:
+    """Move a damaged SQLite database to the quarantine; each sweep sends its runs to the one made anew."""
     path = sqlite_path(uri)
     if path is None or not path.exists():
         return
     with locked(lock_of_file(path)):
-        problem = damage_of_database(path)
-        if not problem:
-            return
-        if newest_copy(path) is None:
-            warn(f"{path} {problem}. {moved(put_aside_database(path))} It is made anew.")
-        else:
-            take_copy(path, problem, "")
-        write_atomically(_mended(path), uuid.uuid4().hex.encode())
-    warn("Each sweep sends its runs to it again as soon as its own command is run again.")
-
-
-def keep(uri: str) -> None:
-    """Keep a copy of an SQLite database; one of more than 256 MB is left to its owner's own backups."""
-    path = sqlite_path(uri)
-    if path is not None and path.exists() and path.stat().st_size <= _LARGEST_COPY:
-        keep_copy(path)
-
-
-def destination(uri: str) -> str:
-    """Name what a journal's entries are sent to: the URI, and which of its databases if one was replaced."""
-    path = sqlite_path(uri)
-    mended = None if path is None else _mended(path)
-    return uri if mended is None or not mended.exists() else f"{uri}#{mended.read_text(errors='replace')}"
-
-
-def _mended(path: Path) -> Path:
-    return path.with_name(f".{path.name}.mended")
+        if problem := damage_of_database(path):
+            warn(
+                f"{path} {problem}. {moved(put_aside_database(path))} It is made anew, and each sweep sends "
+                "its runs to it as soon as its own command is run again."
+            )
 
 
 def artifact_location(uri: str) -> str | None:

@@ -23,7 +23,7 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.core.redaction import redacted
 from stillhouse.tracking import ENDED, Data, Key, Row, View, flatten
 from stillhouse.tracking.journal import Entry, Journal, stamp
-from stillhouse.tracking.location import ENVIRONMENT, destination, keep, mend
+from stillhouse.tracking.location import ENVIRONMENT, put_aside_damaged
 
 _BACKOFF_S = (0.5, 1.0, 2.0, 4.0)
 _PATIENCE_S = 60.0
@@ -85,13 +85,12 @@ class MLflowTracker:
 
         self.uri, self.journal = uri, Journal(journal_folder)
         try:
-            mend(uri)
+            put_aside_damaged(uri)
         # As in `_send`: nothing that concerns tracking may end training.
         except (OSError, BadInput) as error:
             warn(f"MLflow at {redacted(uri)}: {redacted(str(error))}")
-        self._destination = destination(uri)
         self._server = Server(uri, experiment, self.journal)
-        self._position = self.journal.confirmed(self._destination)
+        self._position = self.journal.confirmed(self.uri)
         self._outage: _Outage | None = None
         self._checked = False
         self._news, self._closing, self._given_up = (threading.Event() for _ in range(3))
@@ -220,7 +219,6 @@ class MLflowTracker:
                 self._outage = None
                 if self._closing.is_set() and self._position >= self.journal.size:
                     self._server.tidy()
-                    keep(self.uri)
                     return
             # Nothing that a tracking server does may end training: the entries wait, and `close` says why.
             except Exception as error:
@@ -240,7 +238,7 @@ class MLflowTracker:
     def _send_waiting(self) -> None:
         """Send everything; a tracker that was closed too early for its last entries may still be at it."""
         with locked(lock_of_file(self.journal.path)):
-            self._position = self.journal.confirmed(self._destination)
+            self._position = self.journal.confirmed(self.uri)
             if not self._checked and self._position and self._server.is_new():
                 self._confirm(0)
             self._checked = True
@@ -256,7 +254,7 @@ class MLflowTracker:
 
     def _confirm(self, position: int) -> None:
         self._position = position
-        self.journal.confirm(self._destination, position)
+        self.journal.confirm(self.uri, position)
 
 
 def _time(at: float | None) -> dict[str, int]:

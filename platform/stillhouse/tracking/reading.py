@@ -102,8 +102,8 @@ def read_runs(uri: str, *, experiment: str = "", runs: Iterable[str] = ()) -> li
     damage = damage_of_database(path) if path else ""
     if damage:
         raise BadInput(
-            f"MLflow's database must be as it was written, but {path} {damage}. Run `stillhouse verify "
-            "--repair`, or the command of a sweep: either takes the newest good copy of it."
+            f"MLflow's database must be as it was written, but {path} {damage}. Run the command of a "
+            "sweep again: it makes the database anew, and sends its runs."
         )
     client = _client(uri)
     names = {each.experiment_id: each.name for each in _experiments(client, uri)}

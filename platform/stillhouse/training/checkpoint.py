@@ -18,27 +18,21 @@ from torch import Tensor, nn
 from stillhouse.core.artifacts import CHECKPOINTS, remove_leftovers, replacing
 from stillhouse.core.console import warn
 from stillhouse.core.errors import BadInput, Hindered, blocked
-from stillhouse.core.integrity import ARTIFACT, is_of, moved, put_aside
+from stillhouse.core.integrity import moved, put_aside
 from stillhouse.core.tensors import read_tensors
-
-STEP = "step"
-"""Key of a checkpoint's step, beside the name of the stage's folder."""
 
 
 def save(folder: Path, step: int, state: Mapping[str, Any]) -> None:
-    """Write the checkpoint of one step atomically. It holds tensors and plain values, no pickles.
-
-    It also states whose it is: the name of the stage's folder, and the step.
-    """
+    """Write the checkpoint of one step atomically. It holds tensors and plain values, no pickles."""
     with replacing(path_of(folder, step)) as temporary:
-        torch.save({**state, ARTIFACT: folder.name, STEP: step}, temporary)
+        torch.save(dict(state), temporary)
 
 
 def load(folder: Path, step: int) -> dict[str, Any]:
     """Read the checkpoint of one step into CPU memory, after comparing its bytes with their checksums.
 
     Raises:
-        Hindered: The file is missing, damaged, or that of another stage or step.
+        Hindered: The file is missing or damaged.
     """
     state, problem = _read(folder, step)
     if problem:
@@ -66,7 +60,7 @@ def problems(folder: Path) -> dict[int, str]:
     """Say what is wrong with each checkpoint of a stage, by its step; empty if nothing is.
 
     A checkpoint cannot be trusted either if one that it refers to as a best one is gone or damaged: training
-    that continued from it could not be finished. Neither can that of another stage or of another step.
+    that continued from it could not be finished.
 
     Raises:
         Hindered: The system does not let a file be read; it may be good.
@@ -95,15 +89,7 @@ def _read(folder: Path, step: int) -> tuple[dict[str, Any], str]:
         return {}, f"is no checkpoint ({type(error).__name__})"
     if not isinstance(state, dict):
         return {}, f"is no checkpoint, but holds a {type(state).__name__}"
-    return state, _foreign(state, folder, step)
-
-
-def _foreign(state: Mapping[str, Any], folder: Path, step: int) -> str:
-    """Say of which other stage or step a checkpoint is; one of an older version does not tell."""
-    if not is_of(state, folder):
-        return f"is the checkpoint of another stage, {state[ARTIFACT]}"
-    stated = state.get(STEP, step)
-    return "" if stated == step else f"is the checkpoint of another step, {stated}"
+    return state, ""
 
 
 def damage_of_checkpoint(path: Path) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import Hindered
-from stillhouse.core.notes import has_note, sound_note, write_part
+from stillhouse.core.notes import has_note, sound_note, write_note
 from stillhouse.corpora.tables import count_rows
 from stillhouse.evaluation.retrieval import Search
 from stillhouse.evaluation.suites import figure_facts
@@ -40,7 +40,7 @@ def write_facts(stage: Stage, workspace: Workspace, search: Search | None = None
         "examples": count_rows(workspace, stage.examples),
         "figures": figure_facts(stage.dev, workspace, search) if stage.dev else {},
     }
-    write_part(path, facts)
+    write_note(path, facts)
 
 
 def _teachers(stage: Stage) -> Iterator[Teacher]:

@@ -171,7 +171,6 @@ class _Loop:
         self.shares: dict[str, float] = {}
         self.start: dict[str, float] = {}
         self._before: set[int] = set()
-        self._logged = 0
         # Ranks differ in dropout alone; the initial weights above were drawn from the same seed on all.
         checkpoint.seed_everything(stage.seed + 1_000_003 * (rank() + 1))
         self._resume()
@@ -183,7 +182,6 @@ class _Loop:
         self.metrics_log = MetricsLog(
             folder / NAME if rank() == 0 else Path("/dev/null"),
             after=self.progress.step,
-            written=self._logged if rank() == 0 else 0,
         )
         self.pulse = Pulse(folder) if rank() == 0 else None
         self._tick = self._saved = time.perf_counter()
@@ -404,7 +402,6 @@ class _Loop:
             "optimizer": self.optimizer.state_dict(),
             "meter": self.meter.state(),
             "rng": rngs,
-            "logged": self.metrics_log.lines,
             **({"average": self.average.state()} if self.average is not None else {}),
         }
         checkpoint.save(self.folder, self.progress.step, state)
@@ -428,7 +425,6 @@ class _Loop:
             self.average.restore(state["average"])
         self.progress = Progress.restored(state["progress"])
         self._before = self._needed()
-        self._logged = int(state.get("logged", 0))
         self.meter.restore(**state["meter"], device=self.device)
         if len(state["rng"]) == world_size():
             checkpoint.set_rng_state(state["rng"][rank()])

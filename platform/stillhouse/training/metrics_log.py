@@ -11,10 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stillhouse.core.artifacts import CHECKPOINTS, write_atomically
-from stillhouse.core.console import warn
-from stillhouse.core.integrity import put_aside
-from stillhouse.core.lines import checked_line, parse_line
+from stillhouse.core.artifacts import CHECKPOINTS
+from stillhouse.core.json_text import json_line, parse_line
 
 NAME = "metrics.jsonl"
 PULSE = "pulse.json"
@@ -26,32 +24,22 @@ PULSE_S = 5.0
 class MetricsLog:
     """An append-only file of metrics that survives a kill at any moment.
 
-    Lines are ordered by step. Each has its own checksum, as the log is left out of the manifest. Lines that a
-    killed process wrote after its last checkpoint are removed when training continues from there, and are
-    written again, so that no step appears twice.
+    Lines are ordered by step. Lines that a killed process wrote after its last checkpoint are removed when
+    training continues from there, and are written again, so that no step appears twice.
 
     Args:
         path: The file.
         after: Step of the checkpoint that training continues from; later lines and an incomplete last line
             are removed.
-        written: Number of lines that there were at that checkpoint, if it says so: fewer are reported.
-
-    Attributes:
-        lines: Number of lines that are there.
     """
 
-    def __init__(self, path: Path, *, after: int = 0, written: int = 0) -> None:
+    def __init__(self, path: Path, *, after: int = 0) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.lines = damaged = 0
         # What is not a file, such as /dev/null, is only written to.
         if path.is_file():
-            kept, damaged = _repaired(path, after)
-            self.lines = kept.count(b"\n")
+            kept = _until(path, after)
             if kept != path.read_bytes():
                 self._replace(path, kept)
-        lost = max(damaged, written - self.lines)
-        if lost > 0:
-            warn(f"{lost} lines of {path} are damaged or lost: the curves of this stage lack these points.")
         self._file = path.open("ab")
 
     @staticmethod
@@ -67,9 +55,8 @@ class MetricsLog:
     def append(self, step: int, examples: int, metrics: Mapping[str, float]) -> None:
         """Write one line, and pass it to the operating system."""
         line = {"step": step, "examples": examples, "time": time.time(), "metrics": dict(metrics)}
-        self._file.write(checked_line(line))
+        self._file.write(json_line(line))
         self._file.flush()
-        self.lines += 1
 
     def sync(self) -> None:
         """Sync the file to the disk, before a checkpoint that relies on these lines."""
@@ -111,7 +98,7 @@ class Pulse:
         beat = {"examples": examples, "time": time.time(), "evaluating": evaluating}
         with contextlib.suppress(OSError):
             self.path.parent.mkdir(exist_ok=True)
-            self.path.write_bytes(checked_line(beat))
+            self.path.write_bytes(json_line(beat))
 
 
 class Beat(NamedTuple):
@@ -137,7 +124,7 @@ def read_beat(folder: Path) -> Beat | None:
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Read the complete lines of a log from its start; none if there is no file, and no damaged ones."""
+    """Read the complete lines of a log from its start; none if there is no file."""
     if not path.exists():
         return
     with path.open("rb") as file:
@@ -147,34 +134,19 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def parsed(line: bytes) -> dict[str, Any] | None:
-    """Parse one line; None if it is incomplete or damaged."""
+    """Parse one line; None if it is incomplete or not of a metrics log."""
     entry = parse_line(line) if line.endswith(b"\n") else None
     whole = entry is not None and isinstance(entry.get("step"), int) and "metrics" in entry
     return entry if whole else None
 
 
-def damaged_lines(path: Path) -> int:
-    """Count the damaged lines of a log; one that is being written does not count."""
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    return sum(parsed(line) is None for line in lines if line.endswith(b"\n"))
-
-
-def leave_out_damaged(path: Path) -> None:
-    """Remove the damaged lines of a finished stage's log; the whole file is kept in the quarantine."""
-    kept = [line for line in path.read_bytes().splitlines(keepends=True) if parsed(line) is not None]
-    put_aside(path, alone=True)
-    write_atomically(path, b"".join(kept))
-
-
-def _repaired(path: Path, step: int) -> tuple[bytes, int]:
-    """Return the good lines until a step, and the number of damaged ones among them."""
-    kept, damaged = [], 0
+def _until(path: Path, step: int) -> bytes:
+    """Return the lines until a step."""
+    kept = []
     for line in path.read_bytes().splitlines(keepends=True):
         entry = parsed(line)
         if entry is not None and entry["step"] > step:
             break
         if entry is not None:
             kept.append(line)
-        elif line.endswith(b"\n"):
-            damaged += 1
-    return b"".join(kept), damaged
+    return b"".join(kept)

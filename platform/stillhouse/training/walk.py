@@ -16,7 +16,6 @@ from stillhouse.core.notes import has_note
 from stillhouse.training.facts import FACTS, write_facts
 from stillhouse.training.fit import OnEvaluation
 from stillhouse.training.local import fit_here, prepare
-from stillhouse.training.plan_file import mend_plan
 from stillhouse.training.progress import Evaluation, Stopped
 from stillhouse.training.rank_sync import Interrupted
 from stillhouse.training.where import Where
@@ -68,7 +67,7 @@ def _run_one(stage: Stage, workspace: Workspace, where: Where, on_evaluation: On
                 remove_leftovers(folder)
                 _train(stage, workspace, where, on_evaluation)
                 return
-    _mend_descriptions(stage, workspace, where)
+    _mend_facts(stage, workspace, where)
     _replay(stage, folder, on_evaluation)
 
 
@@ -92,10 +91,9 @@ def _fit_alone(
             raise Preempted(f"the node is about to go: {interrupted}") from None
 
 
-def _mend_descriptions(stage: Stage, workspace: Workspace, where: Where) -> None:
-    """Write again what describes a finished stage and was damaged or removed; nothing is trained for it."""
+def _mend_facts(stage: Stage, workspace: Workspace, where: Where) -> None:
+    """Write again the facts of a finished stage that were damaged or removed; nothing is trained for it."""
     folder = workspace.place(stage)
-    mend_plan(folder)
     if not has_note(folder / FACTS):
         try:
             write_facts(stage, workspace, where.search)

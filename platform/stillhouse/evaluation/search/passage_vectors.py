@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from stillhouse.core.artifacts import Workspace, remove_leftovers, sealed_array, sha256_of, write_array
+from stillhouse.core.artifacts import Workspace, remove_leftovers, sha256_of, whole_array, write_array
 from stillhouse.core.errors import BadInput, blocked
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.types import FloatArray, IntArray
@@ -108,7 +108,7 @@ def write_vectors(
                 f"{part.shape[1]}. Remove {folder} and run the same command again."
             )
         if not path.exists():
-            write_array(path, np.ascontiguousarray(part, np.float32), sealed=True)
+            write_array(path, np.ascontiguousarray(part, np.float32))
         ids.append(pa.array([entry.id for entry in entries], pa.large_string()))
         rows += len(entries)
     if not rows:
@@ -128,7 +128,7 @@ def parts(folder: Path) -> list[Path]:
 
 def _kept(path: Path, rows: int) -> FloatArray | None:
     """Open a part of an earlier run; remove it if it has another length or was damaged."""
-    part: FloatArray | None = sealed_array(path)
+    part: FloatArray | None = whole_array(path)
     if part is None:
         return None
     if part.ndim == 2 and len(part) == rows and part.dtype == np.float32:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from children import STILL_RUNNING
-from damage import DAMAGES, TO_CHECKPOINTS, Damage
+from damage import DAMAGES, FOUND_BY_CHECKSUMS, Damage
 from injection import Injection
 from scenarios import FETCH, PUBLISH, SERVED, Scenario, no_service, signature
 from services import (
@@ -55,31 +55,33 @@ class Kind:
         name: As in the report.
         pattern: Where they are in a workspace.
         base: The workspace in which they are read.
+        has_checksum: Whether a manifest states their checksums.
     """
 
     name: str
     pattern: str
     base: str
+    has_checksum: bool = True
 
 
 FILES = (
     Kind("texts", "corpora/*/part-*.parquet", "prepared"),
-    Kind("manifest of texts", "corpora/*/manifest.json", "prepared"),
+    Kind("manifest of texts", "corpora/*/manifest.json", "prepared", has_checksum=False),
     Kind("list of texts set aside", "corpora/*/quarantine.jsonl", "prepared"),
     Kind("token ids", "tokens/*/*.npy", "prepared"),
-    Kind("manifest of token ids", "tokens/*/manifest.json", "prepared"),
+    Kind("manifest of token ids", "tokens/*/manifest.json", "prepared", has_checksum=False),
     Kind("shard of vectors", "stores/*/part-*.arrow", "prepared"),
-    Kind("manifest of a store", "stores/*/manifest.json", "prepared"),
+    Kind("manifest of a store", "stores/*/manifest.json", "prepared", has_checksum=False),
     Kind("list of rows set aside", "stores/*/quarantine.json", "prepared"),
     Kind("rows of examples", "examples/*/*.npy", "prepared"),
-    Kind("manifest of examples", "examples/*/manifest.json", "prepared"),
-    Kind("note of how a corpus was read", "sources/*.json", "prepared"),
-    Kind("note of what an experiment reads", "experiments/*.json", "prepared"),
+    Kind("manifest of examples", "examples/*/manifest.json", "prepared", has_checksum=False),
+    Kind("note of how a corpus was read", "sources/*.json", "prepared", has_checksum=False),
+    Kind("note of what an experiment reads", "experiments/*.json", "prepared", has_checksum=False),
     Kind("weights", "stages/*/*.safetensors", "finished"),
-    Kind("manifest of a stage", "stages/*/manifest.json", "finished"),
-    Kind("facts and plan of a stage", "stages/*/[fp][al]*.json", "finished"),
-    Kind("metrics log", "stages/*/metrics.jsonl", "half"),
-    Kind("checkpoint", "stages/*/checkpoints/step-*.pt", "half"),
+    Kind("manifest of a stage", "stages/*/manifest.json", "finished", has_checksum=False),
+    Kind("facts of a stage", "stages/*/facts.json", "finished", has_checksum=False),
+    Kind("metrics log", "stages/*/metrics.jsonl", "half", has_checksum=False),
+    Kind("checkpoint", "stages/*/checkpoints/step-*.pt", "half", has_checksum=False),
     Kind("unfinished stage's weights", "stages/*/*.safetensors", "half"),
     Kind("shard of an unfinished store", "stores/*/part-*.arrow", "half"),
 )
@@ -137,8 +139,9 @@ def _files(scenario: Scenario) -> Iterator[Made]:
         base = kind.base if kind.base != "prepared" or scenario.name == "train" else "finished"
         if base not in scenario.bases or not any(scenario.bases[base].glob(kind.pattern)):
             continue
-        damages = {**DAMAGES, **(TO_CHECKPOINTS if kind.pattern.endswith("step-*.pt") else {})}
-        for name, do in damages.items():
+        for name, do in DAMAGES.items():
+            if name in FOUND_BY_CHECKSUMS and not kind.has_checksum:
+                continue
             yield _damaging(scenario, kind, base, name, do), 2.0 if scenario.name == "train" else 1.0
 
 

@@ -27,14 +27,13 @@ from stillhouse.core.artifacts import (
     mapped_array,
     read_json,
     read_manifest,
-    sealed_array,
     sha256_of,
-    write_array,
+    whole_array,
     write_manifest,
 )
 from stillhouse.core.databases import damage_of_database
 from stillhouse.core.integrity import damaged_files, intact, is_whole
-from stillhouse.core.notes import is_sound, read_note, read_note_twice, write_note, write_note_twice
+from stillhouse.core.notes import read_note, write_note
 from stillhouse.core.tensors import read_tensors
 from stillhouse.corpora.published.fever import fever_files, read_fever
 from stillhouse.corpora.published.glue import read_task, resolve_task
@@ -55,7 +54,7 @@ from stillhouse.search.experiment_file import load_runs, load_summary
 from stillhouse.search.space import load_space
 from stillhouse.teachers.untrusted import check_weights
 from stillhouse.teachers.vector_files import find_vectors
-from stillhouse.tracking.journal import Journal, damaged_lines, trial_states
+from stillhouse.tracking.journal import Journal
 from stillhouse.training import checkpoint
 from stillhouse.training.metrics_log import MetricsLog, read_lines
 
@@ -243,8 +242,6 @@ def _workspace() -> Iterable[Target]:
     yield Target("manifests", (manifest,), _read_manifests)
     note = _written(lambda folder: write_note(folder / "n.json", {"a": [1, {"b": None}], "c": "d"}))
     yield Target("notes", (note,), _read_notes)
-    twice = _written(lambda folder: write_note_twice(folder / "n.json", {"journal": "abc"}))
-    yield Target("notes with a copy", (twice,), lambda folder: read_note_twice(folder / "n.json"))
     yield Target("journals", (_written(_write_journal),), _read_journal)
     yield Target("metrics logs", (_written(_write_metrics),), _read_metrics)
     yield Target("databases", (_written(_write_database),), lambda f: damage_of_database(f / "study.db"))
@@ -275,7 +272,7 @@ def _commands() -> Target:
         "mine --labelled pairs.jsonl --negatives 4 --output mined.jsonl",
         "export stage out --format onnx",
         "doctor ckd --teacher e5 --set temperature=0.01 --root r",
-        "verify --repair --json v.json",
+        "verify --json v.json",
         "store gc --root r",
         "fields pairs.mining",
     )
@@ -348,7 +345,6 @@ def _read_manifests(folder: Path) -> None:
 
 
 def _read_notes(folder: Path) -> None:
-    is_sound(folder / "n.json")
     read_note(folder / "n.json", "It is made again.")
     read_json(folder / "n.json")
 
@@ -364,8 +360,6 @@ def _write_journal(folder: Path) -> None:
 
 
 def _read_journal(folder: Path) -> None:
-    trial_states(folder)
-    damaged_lines(folder)
     journal = Journal(folder)
     try:
         journal.read(0)
@@ -400,11 +394,11 @@ def _write_database(folder: Path) -> None:
 
 def _write_arrays(folder: Path) -> None:
     np.save(folder / "a.npy", np.arange(12, dtype=np.float32).reshape(3, 4))
-    write_array(folder / "s.npy", np.arange(5), sealed=True)
+    np.save(folder / "s.npy", np.arange(5))
 
 
 def _read_arrays(folder: Path) -> None:
-    sealed_array(folder / "s.npy")
+    whole_array(folder / "s.npy")
     mapped_array(folder / "a.npy")
 
 

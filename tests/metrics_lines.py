@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.lines import parse_line
+from stillhouse.core.json_text import parse_line
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

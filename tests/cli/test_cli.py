@@ -20,7 +20,7 @@ from stillhouse.cli.main import main, parser
 from stillhouse.cli.method_values import runs_of
 from stillhouse.cli.options import experiment_from, follow_sweep, settings
 from stillhouse.core.errors import BadInput
-from stillhouse.core.notes import write_note, write_note_twice
+from stillhouse.core.notes import write_note
 from stillhouse.experiments.fields import fields
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
@@ -158,7 +158,7 @@ def test_a_field_can_be_set_by_path_flag_or_file() -> None:
 def begun(tmp_path: Path) -> Path:
     """A workspace with a finished sweep `mine` of ibkd."""
     folder = tmp_path / "runs" / "sweeps" / "mine"
-    write_note_twice(folder / "sweep.json", {"search": ["random", ["quality"], "none", 2]})
+    write_note(folder / "sweep.json", {"search": ["random", ["quality"], "none", 2]})
     write_note(folder / "export.json", {})
     (folder / "experiment.yaml").write_text(
         "method: ibkd\npreset: dense_retrieval\nvalues: {gamma: 0.25}\nseed: 3\nmax_length: 32\n"

@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from stillhouse.cli.main import main
-from stillhouse.core import artifacts, console
+from stillhouse.core import console
 from stillhouse.core.artifacts import (
     FORMAT,
     Workspace,
@@ -146,7 +145,7 @@ def test_a_new_workspace_records_its_format_before_any_content(tmp_path: Path) -
     Workspace(root).check()
     assert not root.exists()
     Workspace(root).path(TextTable("abc"))
-    assert sorted(os.listdir(root)) == ["workspace.copy.json", "workspace.json"]
+    assert os.listdir(root) == ["workspace.json"]
     assert read_json(root / "workspace.json") == {"format": FORMAT}
     Workspace(root).check()
 
@@ -172,26 +171,6 @@ def test_another_format_is_refused_even_without_artifacts(tmp_path: Path, conten
     with pytest.raises(BadInput, match=r"has the format (2|3|unknown)\..*--root.*the version that made it"):
         Workspace(tmp_path).claim()
     assert (tmp_path / "workspace.json").read_text() == content
-
-
-@pytest.mark.parametrize("name", ["workspace.json", "workspace.copy.json"])
-@pytest.mark.parametrize("damage", ['{"form', '{"format": 3, "manifest_sha256": "0"}', ""])
-def test_a_damaged_marker_is_written_again_from_the_other(
-    tmp_path: Path, name: str, damage: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Workspace(tmp_path).claim()
-    before = (tmp_path / name).read_bytes()
-    (tmp_path / name).write_text(damage)
-    Workspace(tmp_path).check()
-    artifacts._claimed.clear()  # As a new process.
-    Workspace(tmp_path).claim()
-    assert (tmp_path / name).read_bytes() == before
-    assert f"{name} is damaged. It was moved to" in capsys.readouterr().err
-    (tmp_path / name).unlink()
-    artifacts._claimed.clear()
-    (tmp_path / "stages").mkdir()
-    Workspace(tmp_path).claim()
-    assert (tmp_path / name).read_bytes() == before and not capsys.readouterr().err
 
 
 def test_unrelated_folders_do_not_make_a_workspace_old(tmp_path: Path) -> None:
@@ -233,23 +212,6 @@ def test_processes_starting_together_share_a_new_workspace(tmp_path: Path) -> No
     assert [process.returncode for process in processes] == [0] * 4, errors
     assert not any(errors), "none takes what another one has just written for damaged"
     assert {len(list(root.glob("corpora/*"))) for root in (tmp_path / "runs").iterdir()} == {4}
-
-
-def test_a_marker_that_another_process_writes_meanwhile_is_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def unmarked(workspace: Workspace) -> list[str]:
-        for name in ("workspace.json", "workspace.copy.json"):
-            shutil.copy(tmp_path / "other" / name, workspace.root / name)
-        return ["workspace.json", "workspace.copy.json"]
-
-    root = tmp_path / "new"
-    root.mkdir()
-    Workspace(tmp_path / "other").claim()
-    monkeypatch.setattr(Workspace, "unmarked", unmarked)
-    Workspace(root).claim()
-    assert sorted(os.listdir(root)) == ["workspace.copy.json", "workspace.json"], "nothing is put aside"
-    assert not capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", [["store", "ls"], ["embed", "--local"], ["sweep", "mse"]])

@@ -11,15 +11,10 @@ from stillhouse.core import integrity
 from stillhouse.core.artifacts import (
     Workspace,
     mapped_array,
-    read_json,
-    read_manifest,
-    sealed_array,
     write_array,
-    write_json,
     write_manifest,
 )
 from stillhouse.core.errors import BadInput, Hindered
-from stillhouse.core.notes import has_note, read_note, write_note
 from stillhouse.core.tensors import read_tensors
 from stillhouse.corpora.reading.corpus import ReadOptions
 from stillhouse.corpora.reading.ingest import ingest
@@ -31,7 +26,6 @@ from stillhouse.corpora.tables import (
     write_rows,
     write_texts,
 )
-from stillhouse.examples.resumable_parts import in_parts
 from stillhouse.training.checkpoint import save_weights
 from stillhouse.values.data import TextTable
 
@@ -110,17 +104,6 @@ def test_a_truncated_file_of_weights_is_named(tmp_path: Path) -> None:
             read_tensors(path)
 
 
-def test_a_manifest_that_changed_is_not_trusted(workspace: Workspace) -> None:
-    table = write_texts(workspace, "numbers", TEXTS)
-    path = workspace.path(table) / "manifest.json"
-    path.write_text(path.read_text().replace('"input_rows": 40', '"input_rows": 41'))
-    with pytest.raises(BadInput, match="must be as it was written"):
-        read_manifest(workspace.path(table))
-    assert not workspace.finished(table)
-    assert write_texts(workspace, "numbers", TEXTS) == table
-    assert read_manifest(workspace.path(table))["input_rows"] == 40
-
-
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"rows": 1'])
 def test_a_broken_manifest_counts_as_unfinished(workspace: Workspace, content: bytes) -> None:
     table = write_texts(workspace, "numbers", TEXTS)
@@ -195,63 +178,6 @@ def test_what_one_process_has_compared_may_count_for_all(
     monkeypatch.setenv("STILLHOUSE_VERIFY", "once")
     write_array(path, np.arange(5) + 1)
     assert not in_a_new_process() and hashed == ["query.npy"]
-
-
-def test_an_artifact_without_checksums_is_read_and_reported_once(
-    workspace: Workspace, capsys: pytest.CaptureFixture[str]
-) -> None:
-    integrity._unchecked.clear()
-    tables = [TextTable(f"{number}", "old") for number in range(2)]
-    for table in tables:
-        write_json(workspace.path(table) / "manifest.json", {"rows": 1})
-        assert workspace.finished(table)
-    assert capsys.readouterr().err.count("read unchecked") == 1
-
-
-def test_a_damaged_part_is_computed_again(tmp_path: Path) -> None:
-    made: list[int] = []
-
-    def make(starts: list[int]) -> list[tuple[int, np.ndarray]]:
-        made.extend(starts)
-        return [(start, np.arange(start, start + 4)) for start in starts]
-
-    whole = in_parts(tmp_path, 12, 4, make)
-    part = tmp_path / "parts" / f"{4:012}.npy"
-    for bit in (3, 8 * 130, 8 * (part.stat().st_size - 1)):
-        made.clear()
-        flip(part, bit)
-        np.testing.assert_array_equal(in_parts(tmp_path, 12, 4, make), whole)
-        assert made == [4]
-
-
-def test_a_sealed_array_is_an_ordinary_npy_file(tmp_path: Path) -> None:
-    values = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
-    write_array(tmp_path / "a.npy", values, sealed=True)
-    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), values)
-    np.testing.assert_array_equal(sealed_array(tmp_path / "a.npy"), values)
-    write_array(tmp_path / "a.npy", values)
-    assert sealed_array(tmp_path / "a.npy") is None, "of an older version, without a seal"
-
-
-def test_the_manifest_or_note_of_another_is_damage(workspace: Workspace, tmp_path: Path) -> None:
-    tables = [write_texts(workspace, name, [f"{name} {text}" for text in TEXTS]) for name in ("a", "b")]
-    files = [workspace.path(table) / "manifest.json" for table in tables]
-    first, second = (file.read_bytes() for file in files)
-    files[0].write_bytes(second)
-    assert integrity.damaged_files(files[0].parent) == {"manifest.json": "was altered"}
-    with pytest.raises(BadInput, match="must be as it was written"):
-        read_manifest(files[0].parent)
-    assert not workspace.finished(tables[0]) and workspace.finished(tables[1])
-    elsewhere = tmp_path / "another name"
-    elsewhere.mkdir()
-    (elsewhere / "manifest.json").write_bytes(first)
-    assert "artifact" not in read_manifest(elsewhere), "outside of a workspace a folder may have any name"
-    notes = [workspace.root / "sources" / f"{name}.json" for name in ("a", "b")]
-    for note in notes:
-        write_note(note, {"what": note.stem})
-    notes[0].write_bytes(notes[1].read_bytes())
-    assert not has_note(notes[0]) and not notes[0].exists()
-    assert read_note(notes[1], "") == read_json(notes[1]) == {"what": "b"}
 
 
 def test_what_a_killed_writer_left_is_gone_when_the_artifact_is_finished(workspace: Workspace) -> None:

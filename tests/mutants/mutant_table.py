@@ -175,14 +175,9 @@ MUTANTS: list[Mutant] = [
         "training/checkpoint.py",
         "training/test_damage.py",
         (
-            "    if not is_of(state, folder):",
-            "    if False:",
-            "training continues from the weights of another stage",
-        ),
-        (
-            '    return "" if stated == step else',
-            '    return "" if True else',
-            "the checkpoint of another step is taken for the best one",
+            "            entry = archive.testzip()",
+            "            entry = None",
+            "training continues from a checkpoint whose bytes have changed",
         ),
     ),
     *mistakes(
@@ -200,21 +195,21 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mistakes(
-        "search/study_copies.py",
-        "search/test_study_copies.py",
+        "search/study_backup.py",
+        "search/test_study_backup.py",
         (
-            'problem = "is missing, although this sweep had trials" if lost else ""',
-            'problem = ""',
+            'else "is missing" * backup.exists()',
+            'else ""',
             "a lost study is begun anew",
         ),
     ),
     *mistakes(
         "search/searcher.py",
-        "search/test_study_copies.py",
+        "search/test_study_backup.py",
         (
-            "        keep_study(self._path)\n        del self._live[trial_id]",
+            "        back_up_study(self._path)\n        del self._live[trial_id]",
             "        del self._live[trial_id]",
-            "a finished trial is not copied",
+            "a finished trial is not backed up",
         ),
     ),
     # The student that is chosen.
@@ -315,15 +310,6 @@ MUTANTS: list[Mutant] = [
             'if name != "documents"}',
             'if name != "nothing"}',
             "an opening of a test set is not counted where a teacher embeds its documents",
-        ),
-    ),
-    *mistakes(
-        "sweeps/test_log.py",
-        "sweeps/test_verify.py",
-        (
-            "known in (suite, None, EVERY)",
-            "known in (suite, None)",
-            "a mended line of the test log counts for no suite",
         ),
     ),
     # Secrets.

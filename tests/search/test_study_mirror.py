@@ -18,11 +18,11 @@ from postgres_server import Postgres, postgres  # type: ignore[import-not-found]
 from studies import DISCRETE, NUMERIC, drive, finish, searcher, sequence  # type: ignore[import-not-found]
 
 from stillhouse.core.errors import BadInput, Hindered
-from stillhouse.core.notes import SWEEP_NOTE, read_note_twice, write_note_twice
+from stillhouse.core.notes import SWEEP_NOTE, read_note, write_note
 from stillhouse.search import study_mirror
 from stillhouse.search.options import STUDY_DATABASE
 from stillhouse.search.studies import copy_trials
-from stillhouse.search.study_copies import STUDY, heal_study
+from stillhouse.search.study_backup import STUDY, restore_study
 from stillhouse.search.study_mirror import StudyMirror
 
 BEGUN = {"identity": {"space": "a"}, "space": ["x"]}
@@ -55,7 +55,7 @@ def every_tenth_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
 def begun(folder: Path, content: dict[str, Any] = BEGUN) -> Path:
     """The folder of a sweep that has begun."""
     folder.mkdir(parents=True)
-    write_note_twice(folder / SWEEP_NOTE, content)
+    write_note(folder / SWEEP_NOTE, content)
     return folder
 
 
@@ -95,7 +95,7 @@ def test_the_database_follows_within_seconds_and_has_everything_at_the_end(
     assert trials_in(database, "one") == in_file(folder) and len(in_file(folder)) == 8
     there = optuna.load_study(study_name="one", storage=database)
     assert there.user_attrs["reason:3"] == "it diverged"
-    assert there.user_attrs["sweep"] == read_note_twice(folder / SWEEP_NOTE)
+    assert there.user_attrs["sweep"] == read_note(folder / SWEEP_NOTE, "")
 
 
 def test_commands_that_find_the_database_empty_at_once_do_not_disturb_each_other(
@@ -128,8 +128,8 @@ def test_another_workspace_goes_on_with_the_same_trials(
     StudyMirror(database, folder).follow()
     StudyMirror(database, there).restore()
     assert "going on from its study in the database (finished trials: 2)" in capsys.readouterr().err
-    assert read_note_twice(there / SWEEP_NOTE) == read_note_twice(folder / SWEEP_NOTE)
-    heal_study(there)
+    assert read_note(there / SWEEP_NOTE, "") == read_note(folder / SWEEP_NOTE, "")
+    restore_study(there)
     again = searcher(there)
     assert in_file(there) == in_file(folder)
     assert again.suggest("x") == open_trial
@@ -152,8 +152,8 @@ def test_a_workspace_that_knows_as_much_keeps_its_file_and_one_that_knows_less_d
     assert (folder / STUDY).read_bytes() == before
     StudyMirror(database, behind).restore()
     assert in_file(behind) == in_file(folder)
-    heal_study(behind)
-    assert len(in_file(behind)) == 3, "the copies of the older study are not taken back"
+    restore_study(behind)
+    assert len(in_file(behind)) == 3, "the backup of the older study is not taken back"
 
 
 def test_what_has_ended_in_the_database_is_never_changed(database: str, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from small_experiment import sentences  # type: ignore[import-not-found]
 
 from stillhouse import BadInput, Budget, Experiment, Sentences, TeacherChoice, TransformerChoice, train
 from stillhouse.cluster.resources import Need
-from stillhouse.core.artifacts import Workspace, locked, write_json
+from stillhouse.core.artifacts import Workspace, write_json
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.space import Categorical, Int, Space
@@ -20,7 +20,6 @@ from stillhouse.sweeps import sweep as sweep_module
 from stillhouse.sweeps.checks import sweep_options
 from stillhouse.sweeps.session import session
 from stillhouse.sweeps.sweep import sweep
-from stillhouse.sweeps.verify import verify
 from stillhouse.values.data import Teacher
 
 
@@ -121,15 +120,11 @@ def test_the_teacher_is_found_once(
     assert found == [str(tiny_model)]
 
 
-def test_a_workspace_is_not_repaired_meanwhile_and_is_checked_before_ray_is_started(
-    tmp_path: Path, connections: list[str]
-) -> None:
+def test_a_workspace_is_checked_before_ray_is_started(tmp_path: Path, connections: list[str]) -> None:
     """What is checked is read under the lock."""
     (tmp_path / "known").mkdir()
 
     def check() -> None:
-        with pytest.raises(BadInput, match="must have no writer while it is repaired"):
-            verify(tmp_path, repair=True)
         write_json(tmp_path / "known" / "seen.json", {})
         raise BadInput("another search")
 
@@ -140,16 +135,6 @@ def test_a_workspace_is_not_repaired_meanwhile_and_is_checked_before_ray_is_star
     with session(tmp_path, device="cpu", local=False, check=lambda: None) as (workspace, device):
         assert (workspace.root, device) == (tmp_path, "cpu")
     assert connections == ["connected", "left"]
-
-
-def test_a_workspace_under_repair_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "_REPAIR_S", 0.2)
-    with (
-        locked(tmp_path / ".lock"),
-        pytest.raises(BadInput, match="must not be under repair"),
-        session(tmp_path, device="cpu", local=True),
-    ):
-        raise AssertionError("refused")
 
 
 def test_several_commands_may_work_in_a_workspace_and_tidy_up_only_alone(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.notes import copy_of
-from stillhouse.tracking.journal import Journal, stamp
+import pytest
+
+from stillhouse.tracking.journal import LOST, Journal, stamp
 
 
 def run(journal: Journal, key: tuple[str, ...], **changes: Any) -> bool:
@@ -74,11 +75,43 @@ def test_a_last_line_cut_by_a_kill_is_removed(tmp_path: Path) -> None:
     journal.close()
     first, second = journal.path.read_bytes().splitlines(keepends=True)
     journal.path.write_bytes(first + second[:-5])
-    copy_of(journal.path).write_bytes(first)  # It is written after the journal.
     journal = Journal(tmp_path)
     assert len(entries(journal)) == 1 and not (tmp_path / "quarantine").exists()
     assert run(journal, ("s", "t"))
     assert [entry["key"] for entry in entries(journal)] == [["s"], ["s", "t"]]
+
+
+def test_a_damaged_line_is_skipped_reported_and_recorded_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal = Journal(tmp_path)
+    run(journal, ("s",))
+    for name in "tu":
+        run(journal, ("s", name))
+    journal.close()
+    lines = journal.path.read_bytes().splitlines(keepends=True)
+    journal.path.write_bytes(lines[0] + b"\xff" + lines[1][1:] + lines[2])
+    again = Journal(tmp_path)
+    assert [entry["do"] for entry in entries(again)] == ["run", LOST, "run"]
+    assert "1 damaged lines" in capsys.readouterr().err
+    assert again.id == journal.id and run(again, ("s", "t")) and not run(again, ("s", "u"))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"a": '])
+@pytest.mark.parametrize("name", ["confirmed.json", "registered.json", "identity.json", "journal.jsonl"])
+def test_no_damage_of_any_file_stops_the_next_command(tmp_path: Path, name: str, content: bytes) -> None:
+    journal = Journal(tmp_path)
+    run(journal, ("s",))
+    journal.confirm("http://x", journal.size)
+    journal.keep_version("m", "w", "3")
+    journal.close()
+    (tmp_path / name).write_bytes(content)
+    again = Journal(tmp_path)
+    assert 0 <= again.confirmed("http://x") <= again.size and len(again.read(0)) <= 1
+    again.versions()
+    again.append(do="state", key=("s",), state="running")
+    again.confirm("http://x", again.size)
+    assert again.confirmed("http://x") == again.size
 
 
 def test_each_destination_has_its_own_position(tmp_path: Path) -> None:

@@ -1,19 +1,15 @@
 """Damaged checkpoints and metrics logs: training continues from what can be trusted, to the same weights."""
 
 import io
-import random
 import shutil
 import zipfile
 from pathlib import Path
 
 import pytest
-import torch
 from stand_ins import dev, stage, table, weight_figure  # type: ignore[import-not-found]
 
-from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import Hindered
-from stillhouse.core.integrity import ARTIFACT
-from stillhouse.core.lines import parse_line
 from stillhouse.training import checkpoint
 from stillhouse.training.fit import fit
 from stillhouse.training.metrics_log import MetricsLog, read_lines
@@ -43,12 +39,6 @@ def test_a_checkpoint_whose_best_one_is_gone_is_put_aside(
     checkpoint.heal(tmp_path)
     assert checkpoint.steps(tmp_path) == [3]
     assert "step-000000002.pt needs the checkpoint of step 1, which is gone" in capsys.readouterr().err
-
-
-def exchange(one: Path, other: Path) -> None:
-    first, second = one.read_bytes(), other.read_bytes()
-    one.write_bytes(second)
-    other.write_bytes(first)
 
 
 @pytest.fixture
@@ -101,24 +91,6 @@ def test_a_damaged_checkpoint_is_put_aside_and_training_continues(
     assert ("from step 30" in told) == (which == "newest")
 
 
-def test_no_flipped_bit_of_a_checkpoint_changes_what_is_loaded(tmp_path: Path) -> None:
-    state = {"progress": {"best": [], "step": 3}, "student": {"w": torch.randn(50)}, "rng": [1, 2.5]}
-    checkpoint.save(tmp_path, 3, state)
-    path, chance = checkpoint.path_of(tmp_path, 3), random.Random(1)
-    whole = path.read_bytes()
-    for _ in range(300):
-        bit = chance.randrange(8 * len(whole))
-        content = bytearray(whole)
-        content[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(content)
-        checkpoint.heal(tmp_path)
-        if not path.exists():
-            continue
-        loaded = checkpoint.load(tmp_path, 3)
-        assert loaded["progress"] == state["progress"] and loaded["rng"] == state["rng"], bit
-        torch.testing.assert_close(loaded["student"], state["student"], rtol=0, atol=0)
-
-
 def test_a_best_checkpoint_that_is_gone_is_not_needed_at_the_end(
     tmp_path: Path, interrupted: Path, expected: str
 ) -> None:
@@ -129,50 +101,6 @@ def test_a_best_checkpoint_that_is_gone_is_not_needed_at_the_end(
     assert read_manifest(folder)["weights_sha256"] == expected
 
 
-def test_the_checkpoint_of_another_stage_is_put_aside(
-    tmp_path: Path, expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    workspace = Workspace(tmp_path / "runs")
-    ours, theirs = (workspace.path(plan(seed)) for seed in (3, 4))
-    for folder, seed in ((ours, 3), (theirs, 4)):
-        with pytest.raises(Interrupted):
-            train(folder, until=40, seed=seed)
-    exchange(checkpoint.path_of(ours, 40), checkpoint.path_of(theirs, 40))
-    with pytest.raises(Hindered, match=f"another stage, {theirs.name}"):
-        checkpoint.load(ours, 40)
-    train(ours)
-    assert read_manifest(ours)["weights_sha256"] == expected
-    told = capsys.readouterr().err
-    assert f"is the checkpoint of another stage, {theirs.name}. It was moved to" in told
-    assert "continues from step 30" in told
-    kept = workspace.root / "quarantine" / "stages" / ours.name
-    assert list(kept.rglob("step-000000040.pt")), "the end of the stage removes its own folder of checkpoints"
-
-
-def test_the_checkpoint_of_another_step_is_put_aside(
-    interrupted: Path, expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    exchange(checkpoint.path_of(interrupted, 30), checkpoint.path_of(interrupted, 40))
-    train(interrupted)
-    assert read_manifest(interrupted)["weights_sha256"] == expected
-    told = capsys.readouterr().err
-    assert "step-000000030.pt is the checkpoint of another step, 40" in told
-    assert "step-000000040.pt is the checkpoint of another step, 30" in told
-
-
-def test_a_checkpoint_that_does_not_tell_whose_it_is_is_believed(
-    interrupted: Path, expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for step in checkpoint.steps(interrupted):
-        state = checkpoint.load(interrupted, step)
-        assert state.pop(ARTIFACT) == interrupted.name and state.pop(checkpoint.STEP) == step
-        torch.save(state, checkpoint.path_of(interrupted, step))
-    assert not any(checkpoint.problems(interrupted).values())
-    train(interrupted)
-    assert read_manifest(interrupted)["weights_sha256"] == expected
-    assert "moved" not in capsys.readouterr().err
-
-
 def test_a_checkpoint_that_is_damaged_after_the_start_is_not_read(interrupted: Path) -> None:
     """The weights of the best evaluation are read at the end of a stage, long after they were written."""
     path = checkpoint.path_of(interrupted, 30)
@@ -181,9 +109,7 @@ def test_a_checkpoint_that_is_damaged_after_the_start_is_not_read(interrupted: P
         checkpoint.load(interrupted, 30)
 
 
-def test_damaged_lines_of_a_metrics_log_are_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_lines_of_a_metrics_log_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     log = MetricsLog(path)
     for step in range(1, 6):
@@ -192,26 +118,7 @@ def test_damaged_lines_of_a_metrics_log_are_left_out(
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(lines[0] + b'{"st\xffep": 2\n' + b"[]\n" + lines[3] + lines[4])
     assert [line["step"] for line in read_lines(path)] == [1, 4, 5]
-    changed = lines[4].replace(b"40", b"48")
-    path.write_bytes(path.read_bytes().replace(lines[4], changed))
-    assert changed != lines[4] and [line["step"] for line in read_lines(path)] == [1, 4]
-    path.write_bytes(path.read_bytes().replace(changed, lines[4]))
     again = MetricsLog(path, after=4)
     again.append(5, 40, {"loss": 2.0})
     again.close()
     assert [line["step"] for line in read_lines(path)] == [1, 4, 5]
-    assert "2 lines of" in capsys.readouterr().err
-
-
-def test_lines_that_a_metrics_log_has_lost_are_told(
-    interrupted: Path, expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = interrupted / "metrics.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(lines[0])
-    at = [line["step"] for line in map(parse_line, lines) if line is not None]
-    train(interrupted)
-    assert read_manifest(interrupted)["weights_sha256"] == expected
-    assert (
-        f"{sum(step <= 40 for step in at) - 1} lines of {path} are damaged or lost" in capsys.readouterr().err
-    )

@@ -9,7 +9,7 @@ import pytest
 from stillhouse.core import progress_bar
 from stillhouse.core.artifacts import Workspace, write_manifest
 from stillhouse.core.job_clock import duration
-from stillhouse.core.notes import write_part
+from stillhouse.core.notes import write_note
 from stillhouse.core.remotes import remote_at
 from stillhouse.search.trial import Context
 from stillhouse.training import follower
@@ -116,7 +116,7 @@ def test_an_evaluation_is_named_and_is_not_in_the_rate(
         clock[0] += 4
         log.append(step, step * 16, {"loss": 1.0})
     pulse.beat(48, evaluating=True)
-    write_part(folder / FACTS, {"figures": {"search": {"split": "dev", "count": 250, "unit": "queries"}}})
+    write_note(folder / FACTS, {"figures": {"search": {"split": "dev", "count": 250, "unit": "queries"}}})
     clock[0] += 20
     following.tell()
     assert capsys.readouterr().err == "  trial 3, distilling: evaluating on dev, 250 queries\n"

@@ -144,24 +144,6 @@ def test_a_damaged_checkpoint_is_fetched_again(
     assert f"going on from step {reached}, which another node" in told.out + told.err
 
 
-def test_the_checkpoint_of_another_stage_in_the_remote_is_put_aside(
-    remote: Remote, straight: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    one = Workspace(tmp_path / "one", remote)
-    folder = interrupted(one, 40)
-    reached = checkpoint.steps(folder)[-1]
-    state = checkpoint.load(folder, reached)
-    checkpoint.save(folder.with_name("other-0123456789abcdef"), reached, state)
-    foreign = checkpoint.path_of(folder.with_name("other-0123456789abcdef"), reached)
-    checkpoint.path_of(folder, reached).write_bytes(foreign.read_bytes())
-    run = PublishedRun(plan(), one, remote)
-    run.checkpoint()
-    run.close()
-    two = Workspace(tmp_path / "two", remote)
-    assert same(train(two), straight)
-    assert "is the checkpoint of another stage, other-0123456789abcdef" in capsys.readouterr().err
-
-
 def test_old_checkpoints_are_removed_from_the_remote(remote: Remote, tmp_path: Path) -> None:
     one, calls = Workspace(tmp_path / "one", remote), iter(range(1000))
     with pytest.raises(Interrupted):

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from patience import STUCK_S  # type: ignore[import-not-found]
+
 
 def free_port() -> int:
     """A port on loopback that nobody listened on a moment ago."""
@@ -43,7 +45,7 @@ def mlflow_server(folder: Path, port: int, store: str = "") -> Iterator[int]:
         child.wait()
 
 
-def wait_for(condition: Callable[[], Any], what: str, seconds: float = 40.0) -> None:
+def wait_for(condition: Callable[[], Any], what: str, seconds: float = STUCK_S) -> None:
     """Wait until a condition holds."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -1,4 +1,4 @@
-"""`stillhouse verify` finds damage and changes nothing; the command that needs a damaged file makes it anew."""
+"""`stillhouse verify` finds damage and changes nothing; a command that needs a damaged file makes it anew."""
 
 import errno
 import json

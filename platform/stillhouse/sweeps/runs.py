@@ -81,13 +81,7 @@ def training_of(
 
 
 def _trained_once(experiment: Experiment) -> Experiment:
-    """The experiment without a refit, which only a sweep has; where one is asked for, that is said."""
-    if not experiment.budget.refit.asked_for:
-        return experiment
-    say(
-        "note: budget.refit is for the best trials of `stillhouse sweep`; one student is trained with "
-        "budget.distil and budget.finetune"
-    )
+    """Return the experiment without a refit, which only a sweep has."""
     return replace(experiment, budget=replace(experiment.budget, refit=Refit()))
 
 

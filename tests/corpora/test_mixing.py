@@ -8,6 +8,7 @@ import pytest
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora import mixing
+from stillhouse.corpora.barrier import Barrier
 from stillhouse.corpora.mixing import Mixed, MixSource, joined, mix_texts
 from stillhouse.corpora.reading.corpus import ReadOptions, read_texts
 from stillhouse.corpora.reading.sentences import cut, passages
@@ -100,14 +101,16 @@ def test_a_text_counts_once_and_for_the_first_source_that_has_it(
     assert len(of_first) == len(of_second) == 50 and len(texts) == 100
 
 
-def test_what_is_held_out_elsewhere_is_in_no_source(tmp_path: Path, workspace: Workspace) -> None:
-    barred = write_texts(workspace, "queries", ["A text 3.", "b text 7"])
+def test_what_is_measured_with_is_in_no_source(tmp_path: Path, workspace: Workspace) -> None:
+    barrier = Barrier(workspace)
+    barrier.declare("search", [write_texts(workspace, "queries", ["A text 3.", "b text 7"])])
     first, second = corpus(tmp_path, "a", named("a", 60)), corpus(tmp_path, "b", named("b", 60))
     mixed = mix_texts(
-        workspace, [MixSource(first, 1), MixSource(second, 1)], count=80, held_out=8, left_out=[barred]
+        workspace, [MixSource(first, 1), MixSource(second, 1)], count=80, held_out=8, barrier=barrier
     )
     texts = [text for split in read(workspace, mixed) for part in split for text in part]
     assert len(texts) == len(set(texts)) == 80 and not {"a text 3", "b text 7"} & set(texts)
+    assert barrier.left_out == {"texts": {"search": 2}}
     without = mix_texts(workspace, [MixSource(first, 1), MixSource(second, 1)], count=80, held_out=8)
     assert without != mixed, "another mix"
 

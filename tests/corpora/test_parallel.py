@@ -160,16 +160,6 @@ def test_several_languages_become_one_artifact(tmp_path: Path, workspace: Worksp
     assert write_parallel(workspace, corpora[::-1]).fingerprint != examples.fingerprint
 
 
-def test_no_sentence_of_an_evaluation_set_is_trained_on(tmp_path: Path, workspace: Workspace) -> None:
-    write_moses(tmp_path, "x", PAIRS, ("en", "fr"))
-    (tmp_path / "dev.txt").write_text("go\tVas-y !\nI see.\tUne tasse de thé\n\tempty\n")
-    held_out = [ParallelCorpus(str(tmp_path / "dev.txt"))]
-    examples = write_parallel(workspace, [moses_pair(str(tmp_path), "en", "fr")], held_out=held_out)
-    assert pairs_of(workspace, examples) == [CLEANED[1]]
-    note = read_manifest(workspace.path(examples))["parallel"][0]
-    assert (note["rows"], note["set_aside"]) == (1, {"held out": 2})
-
-
 def test_a_source_that_is_not_a_corpus_is_refused(tmp_path: Path, workspace: Workspace) -> None:
     (tmp_path / "empty.txt").write_text("\t\nalone\n")
     with pytest.raises(BadInput, match=r"at least one usable pair.*'empty': 1"):

@@ -9,6 +9,7 @@ import pytest
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
+from stillhouse.corpora.barrier import Barrier
 from stillhouse.corpora.tables import open_texts, write_texts
 from stillhouse.experiments import augmented_text
 from stillhouse.experiments.augmentation import Augmentation
@@ -44,18 +45,19 @@ def texts_of(workspace: Workspace, table: TextTable) -> list[str]:
 
 def test_copies_follow_the_sentences_without_duplicates(workspace: Workspace, wordnet: Path) -> None:
     table = write_texts(workspace, "sentences", SENTENCES)
-    held_out = write_texts(workspace, "dev", ["A hound."])
+    free, barrier = Barrier(workspace), Barrier(workspace)
+    barrier.declare("agreement", [write_texts(workspace, "dev", ["A hound."])])
     experiment = Augmentation(wordnet=str(wordnet), probability=1.0)
-    augmented, counts = augment_table(experiment, workspace, table, [held_out], "cpu")
+    augmented, counts = augment_table(experiment, barrier, table, "cpu")
     # "the feline sat" exists already, "a hound" is held out, "an apple" has no synonym.
     assert texts_of(workspace, augmented) == [*SENTENCES, "The cat sat!"][:4]
     assert counts == {
         **{"augmented_copies": 4, "augmented_changed": 3, "augmented_added": 0},
         **{"augmented_duplicates": 3, "augmented_held_out": 1, "augmented_empty": 0},
     }
-    free, counts = augment_table(experiment, workspace, table, [], "cpu")
-    assert texts_of(workspace, free) == [*SENTENCES, "a hound"] and counts["augmented_added"] == 1
-    assert augment_table(Augmentation(), workspace, table, [], "cpu") == (table, {})
+    augmented, counts = augment_table(experiment, free, table, "cpu")
+    assert texts_of(workspace, augmented) == [*SENTENCES, "a hound"] and counts["augmented_added"] == 1
+    assert augment_table(Augmentation(), free, table, "cpu") == (table, {})
 
 
 def test_it_is_built_once_and_rebuilt_when_an_input_changes(
@@ -63,15 +65,15 @@ def test_it_is_built_once_and_rebuilt_when_an_input_changes(
 ) -> None:
     table = write_texts(workspace, "sentences", SENTENCES)
     experiment = Augmentation(wordnet=str(wordnet), probability=0.5, copies=3)
-    first = augment_table(experiment, workspace, table, [], "cpu")
+    first = augment_table(experiment, Barrier(workspace), table, "cpu")
     with monkeypatch.context() as patch:
         patch.setattr(augmented_text, "write_texts", None)
-        assert augment_table(experiment, workspace, table, [], "cpu") == first
+        assert augment_table(experiment, Barrier(workspace), table, "cpu") == first
     with (wordnet / "noun.test.yaml").open("a") as file:
         file.write("4-n:\n  members:\n  - apple\n  - pome\n  partOfSpeech: n\n")
     again = [
-        augment_table(experiment, workspace, table, [], "cpu"),
-        augment_table(dataclasses.replace(experiment, copies=4), workspace, table, [], "cpu"),
+        augment_table(experiment, Barrier(workspace), table, "cpu"),
+        augment_table(dataclasses.replace(experiment, copies=4), Barrier(workspace), table, "cpu"),
     ]
     assert all(counts["augmented_copies"] in (12, 16) for _, counts in again)
     assert all(a[0] != b[0] or a[1] != b[1] for a, b in itertools.pairwise([first, *again]))
@@ -99,8 +101,8 @@ def test_back_translation_resumes_where_it_was_stopped(
     monkeypatch.setattr(Augmentation, "translator_models", lambda self: models)
     experiment = Augmentation(translators="a,b")
     with pytest.raises(KeyboardInterrupt):
-        augment_table(experiment, workspace, table, [], "cpu")
-    augmented, counts = augment_table(experiment, workspace, table, [], "cpu")
+        augment_table(experiment, Barrier(workspace), table, "cpu")
+    augmented, counts = augment_table(experiment, Barrier(workspace), table, "cpu")
     assert texts_of(workspace, augmented)[4:] == [f"{text} von from" for text in SENTENCES]
     assert counts["augmented_added"] == 4 and translated.count("the cat sat") == 1
     assert not [path for path in (workspace.root / "sources").iterdir() if path.is_dir()]

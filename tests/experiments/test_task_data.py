@@ -12,6 +12,7 @@ from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.core.tokenizing import FastTokenizer
+from stillhouse.corpora.barrier import Barrier
 from stillhouse.corpora.tables import open_rows, open_texts, open_values, write_texts
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
@@ -35,8 +36,9 @@ def qqp(tmp_path: Path) -> Path:
     folder = tmp_path / "QQP"
     folder.mkdir()
     lines = ["question1\tquestion2\tis_duplicate", *(f"{a}\t{b}\t{label}" for a, b, label in PAIRS)]
-    for split in ("train", "dev"):
-        (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+    measured = [lines[0], "a river\tthe river\t1", "a river\ta tree\t0"]
+    for split, found in (("train", lines), ("dev", measured)):
+        (folder / f"{split}.tsv").write_text("\n".join(found) + "\n")
     return folder
 
 
@@ -108,8 +110,6 @@ def test_the_teacher_embeds_only_what_a_stage_reads(
     tmp_path: Path,
 ) -> None:
     """Also nothing for a dev figure that no stage selects by."""
-    head, *lines = (qqp / "train.tsv").read_text().splitlines()
-    (qqp / "dev.tsv").write_text("\n".join([head, *reversed(lines)]) + "\n")
     changes = {"task.name": "QQP", "task.root": str(qqp), "budget.finetune": 6, "budget.evaluations": 1}
     small = {"hidden": 4, **({} if method == "sra" else {"batch_size": 3})}
     trained = train(method, changed(experiment, changes), values=small | values, root=tmp_path / "runs")
@@ -179,7 +179,7 @@ def test_augmented_rows_have_no_label_and_are_built_once(
     nouns = "".join(f"  - {noun}\n" for noun in ("cat", "dog", "house"))
     (tmp_path / "noun.act.yaml").write_text(f"00000001-n:\n  members:\n{nouns}  partOfSpeech: n\n")
     task, _ = read_labelled_task(workspace, "QQP", str(qqp))
-    vary = functools.partial(augmented_rows, workspace, task.examples, str(tmp_path), copies=20)
+    vary = functools.partial(augmented_rows, Barrier(workspace), task.examples, str(tmp_path), copies=20)
     whole, few = vary(most=0), vary(most=5)
     label = open_values(workspace, whole)["label"]
     assert label[:3].tolist() == [1, 0, 0] and len(label) > 6 and set(label[3:].tolist()) == {UNLABELLED}

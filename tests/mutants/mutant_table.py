@@ -25,7 +25,7 @@ MUTANTS: list[Mutant] = [
     *mistakes(
         "corpora/mixing.py",
         "corpora/test_mixing.py",
-        ("for table in barred:", "for table in ():", "queries are trained on"),
+        ("map(barrier.checked, ", "iter(", "queries are trained on"),
         ("order_N[held_out : 2 * held_out]", "order_N[:held_out]", "dev and test are the same texts"),
     ),
     *mistakes(

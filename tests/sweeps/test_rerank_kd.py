@@ -408,3 +408,33 @@ def test_from_the_command_line(tiny_model: Path, tmp_path: Path, capsys: pytest.
     assert sorted((tmp_path / "runs" / "examples").iterdir()) == before, "nothing half-written"
     assert main(command) == 2
     assert "rerank_kd must be given labelled text" in capsys.readouterr().err
+
+
+def test_scored_rows_that_name_a_judged_passage_are_left_out(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own, path = tmp_path / "own", Path(scores_file(tmp_path / "s.jsonl"))
+    files = {
+        "corpus.jsonl": [
+            {"_id": f"d{at}", "text": f"The {word} is judged."} for at, word in enumerate("abcd")
+        ],
+        "queries.jsonl": [{"_id": f"q{at}", "text": f"which {word}"} for at, word in enumerate("abcd")],
+        "qrels/dev.tsv": ["query-id\tcorpus-id\tscore", *(f"q{at}\td{at}\t1" for at in range(4))],
+    }
+    for name, rows in files.items():
+        (own / name).parent.mkdir(parents=True, exist_ok=True)
+        lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
+        (own / name).write_text("".join(f"{line}\n" for line in lines))
+    barred = {**FLAG, "query": "a new query", "neg": ["x", "THE B IS JUDGED", "z"], "neg_scores": [1, 2, 3]}
+    path.write_text(path.read_text() + json.dumps(barred) + "\n")
+    (tmp_path / "words.txt").write_text("".join(f"{a} and {b}\n" for a in "abcdefgh" for b in "ijklmnopq"))
+    command = [
+        *("train", "rerank_kd", "--local", "--root", str(tmp_path / "runs"), "--teacher", str(tiny_model)),
+        *("--corpus", str(tmp_path / "words.txt"), "--sentences", "0", "--set", "sentences.held_out=10"),
+        *("--max-length", "12", "--compute", "float32", "--distil-budget", "32", "--evaluations", "1"),
+        *("--set", "batch_size=16", "--set", "loss=kl", "--dev-collection", str(own)),
+    ]
+    assert main([*command, "--set", f"scores.path={path}"]) == 0
+    told = capsys.readouterr().err
+    assert "1 pairs are left out, since they measure: search 1, agreement 0" in told
+    assert "rerank_kd: 32 examples" in told

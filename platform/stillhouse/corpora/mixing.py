@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -14,6 +15,7 @@ from stillhouse.core.console import Progress, say, warn
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.notes import has_note, write_note
 from stillhouse.core.types import IntArray
+from stillhouse.corpora.barrier import Barrier
 from stillhouse.corpora.reading.corpus import ReadOptions, hub_name, list_files, read_texts
 from stillhouse.corpora.reading.counting import Taking
 from stillhouse.corpora.reading.ingest import corpus_label, note_path
@@ -23,7 +25,7 @@ from stillhouse.corpora.shares import apportion
 from stillhouse.corpora.tables import Rejected, TableWriter, open_texts, write_texts
 from stillhouse.values.data import TextTable
 
-VERSION = 2
+VERSION = 3
 LEAST_TEXTS = 50
 _BLOCK = 4096
 _SPLITS = ("train", "dev", "test")
@@ -73,11 +75,11 @@ class MixSource:
         files = [] if hub_name(self.corpus) else list_files(self.corpus)[1]
         return {"source": self.corpus, "files": files, "options": self.options}
 
-    def texts(self, workspace: Workspace, taking: Taking[str | Rejected]) -> Iterator[str | Rejected]:
-        """Read it; of a table that has been read, all texts."""
+    def texts(self, barrier: Barrier, taking: Taking[str | Rejected]) -> Iterator[str | Rejected]:
+        """Read it, and reject what is measured with; of a table that has been read, all texts."""
         if isinstance(self.corpus, TextTable):
-            return iter(open_texts(workspace, self.corpus))
-        return read_texts(self.corpus, self.options, taking)
+            return map(barrier.checked, open_texts(barrier.workspace, self.corpus))
+        return read_texts(self.corpus, self.options, taking, barrier.checked)
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ def mix_texts(
     *,
     count: int,
     held_out: int,
-    left_out: Iterable[TextTable] = (),
+    barrier: Barrier | None = None,
     refresh: bool = False,
 ) -> Mixed:
     """Read a number of texts from several corpora, and hold some of each out; the result is cached.
@@ -117,13 +119,13 @@ def mix_texts(
         count: Number of texts, those held out included.
         held_out: Texts for dev and for test each, from every source in proportion; at most a fifth of its
             texts.
-        left_out: Texts that may not be in the mix, such as the queries of a collection.
+        barrier: What is measured with, and may not be in the mix; it is told the numbers.
         refresh: Ignore the cache and read the corpora again.
 
     Raises:
         BadInput: A source has no usable text, or all of them have fewer than 50.
     """
-    barred = sorted({table.sha256: table for table in left_out}.values(), key=lambda table: table.sha256)
+    barrier = barrier or Barrier(workspace)
     # A source without a share is not read: whether it is listed makes no difference.
     signature = {
         "version": VERSION,
@@ -133,18 +135,23 @@ def mix_texts(
         ],
         "count": count,
         "held_out": held_out,
-        "left_out": [table.sha256 for table in barred],
+        "barrier": barrier.signature,
     }
     note = note_path(workspace, "mix", signature)
     with locked(note.with_suffix(".lock")):
         if not refresh and has_note(note):
-            known = _recalled(read_json(note))
+            noted = read_json(note)
+            known = _recalled(noted)
             tables = [part[0] for split in _SPLITS for part in getattr(known, split) if part is not None]
             if all(workspace.finished(table) for table in tables):
+                barrier.report("texts", noted["left_out"])
                 return known
-        pools = _Reading(workspace, sources, barred, count).read()
-        mixed = _divided(workspace, pools, held_out)
-        write_note(note, {split: _noted(getattr(mixed, split)) for split in _SPLITS})
+        reading = _Reading(workspace, sources, barrier, count)
+        mixed = _divided(workspace, reading.read(), held_out)
+        left_out = barrier.counted(reading.reasons)
+        noted = {split: _noted(getattr(mixed, split)) for split in _SPLITS}
+        write_note(note, {**noted, "left_out": left_out})
+    barrier.report("texts", left_out)
     return mixed
 
 
@@ -152,21 +159,17 @@ class _Reading:
     """The sources of a mix while they are read, all of them open at once."""
 
     def __init__(
-        self, workspace: Workspace, sources: Sequence[MixSource], barred: Iterable[TextTable], count: int
+        self, workspace: Workspace, sources: Sequence[MixSource], barrier: Barrier, count: int
     ) -> None:
         self.workspace, self.sources, self.count = workspace, sources, count
-        self.seen = SeenKeys(workspace.root)
-        # Of what is drawn of a source, as much may be barred, and as much in the sources before it.
-        most = 2 * count
-        for table in barred:
-            most += len(open_texts(workspace, table))
-            self.seen.new(b"".join(map(dedup_key, open_texts(workspace, table))))
+        self.seen, self.reasons = SeenKeys(workspace.root), Counter[str]()
+        # Of what is drawn of a source, as much may be in the sources before it.
         self.takings = [
-            Taking[str | Rejected](most, stream=bool(hub_name(source.name)), by_hash=True)
+            Taking[str | Rejected](2 * count, stream=bool(hub_name(source.name)), by_hash=True)
             for source in sources
         ]
         both = zip(sources, self.takings, strict=True)
-        self.streams = [source.texts(workspace, taking) for source, taking in both]
+        self.streams = [source.texts(barrier, taking) for source, taking in both]
         self.counts = [0] * len(sources)
         self.ended = [source.share == 0 for source in sources]
 
@@ -208,6 +211,7 @@ class _Reading:
 
     def _new(self, block: Sequence[str | Rejected]) -> list[str | Rejected]:
         """Those of some texts that were not seen before, and what a reader has rejected."""
+        self.reasons.update(text.reason for text in block if isinstance(text, Rejected))
         keys = b"".join(dedup_key(text) for text in block if isinstance(text, str))
         new = iter(self.seen.new(keys))
         return [text for text in block if not isinstance(text, str) or next(new)]

@@ -20,7 +20,7 @@ from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.notes import has_note, write_note
 from stillhouse.core.types import IntArray
-from stillhouse.corpora.held_out import write_held_out
+from stillhouse.corpora.barrier import declared
 from stillhouse.corpora.published.judged import (
     JudgedCollection,
     JudgedQueries,
@@ -34,7 +34,7 @@ from stillhouse.corpora.reading.sentences import dedup_key
 from stillhouse.corpora.tables import Judgements, open_texts, write_collection, write_texts
 from stillhouse.values.data import Collection, TextTable
 
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,7 @@ def _write(workspace: Workspace, label: str, splits: tuple[_Split, _Split], divi
         counts.append(len(asked))
     for note in dict.fromkeys(note for collection in opened for note in collection.notes):
         say(f"  note: {note}")
-    held_out = write_held_out(workspace, f"{label}-held-out", queries, judged_texts)
+    held_out = declared(workspace, label, [*queries, *judged_texts])
     sizes = [f"{len(open_texts(workspace, table)):,}" for table, *_ in passages.values()]
     how = ", divided by query" if divided else ""
     searched = f"{' and '.join(sizes)} passages"

@@ -12,6 +12,7 @@ from stillhouse.corpora.tables import TableWriter, open_texts
 from stillhouse.values.data import TextTable
 
 _BUCKETS = 1 << 20
+LEAST_TEXTS = 50
 
 
 def split_table(
@@ -34,9 +35,9 @@ def split_table(
             if all(workspace.finished(part) for part in parts):
                 return parts[0], parts[1], parts[2]
         texts = open_texts(workspace, table)
-        if len(texts) < 50:
+        if len(texts) < LEAST_TEXTS:
             raise BadInput(
-                f"a corpus must have at least 50 texts to be split, but has {len(texts)}. Give more text."
+                f"a corpus must have at least {LEAST_TEXTS} texts to be split, but has {len(texts)}. Give more text."
             )
         edge = int(_BUCKETS * min(0.2, held_out / len(texts)))
         made = _distributed(workspace, table.label, texts, edge)

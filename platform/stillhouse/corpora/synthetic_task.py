@@ -14,7 +14,7 @@ import numpy as np
 from stillhouse.core.artifacts import Workspace, locked
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput
-from stillhouse.corpora.held_out import write_held_out
+from stillhouse.corpora.barrier import declared
 from stillhouse.corpora.reading.corpus import ReadOptions
 from stillhouse.corpora.reading.ingest import ingest, note_path
 from stillhouse.corpora.reading.sentences import dedup_key, split_sentences
@@ -22,7 +22,7 @@ from stillhouse.corpora.search_task import SearchTask, note_task, recall_task
 from stillhouse.corpora.tables import open_texts, write_collection, write_texts
 from stillhouse.values.data import Collection
 
-VERSION = 1
+VERSION = 2
 PARAGRAPH = 5
 """Most sentences of a paragraph, the query among them."""
 LEAST_QUERIES = 10
@@ -105,12 +105,8 @@ def synthetic_task(
                 )
             made.append(_written(workspace, split, chosen, others, seed))
             held_out += chosen
-        kept_out = write_held_out(
-            workspace,
-            "synthetic-held-out",
-            (each.query for each in held_out),
-            (text for each in held_out for text in (each.passage, each.text)),
-        )
+        texts = [text for each in held_out for text in (each.query, each.passage, each.text)]
+        kept_out = declared(workspace, "synthetic", texts)
         counts = [
             len(open_texts(workspace, table)) for part in made for table in (part.queries, part.passages)
         ]

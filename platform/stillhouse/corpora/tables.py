@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,7 +34,7 @@ from stillhouse.core.artifacts import (
     write_manifest,
 )
 from stillhouse.core.errors import BadInput, Hindered, blocked, require
-from stillhouse.core.integrity import intact
+from stillhouse.core.integrity import FILES, intact
 from stillhouse.core.types import IntArray, ValueArray
 from stillhouse.corpora.reading.sentences import dedup_key
 from stillhouse.corpora.seen_keys import SeenKeys
@@ -47,6 +48,10 @@ _COMPARED = 16_384
 QUARANTINE = "quarantine.jsonl"
 _SHOWN = 200
 _TEMPORARY = ".writing-"
+RUNS = "parallel"
+"""The note that has an entry for each run of rows, with the number of its ``rows``."""
+_OWN = ("rows", "sha256", "plan", FILES)
+"""What manifests of examples have that is no note."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,32 +463,82 @@ def write_rows(
     return examples
 
 
-def open_rows(workspace: Workspace, examples: Examples) -> dict[str, IntArray]:
-    """Open the row ids of each column, memory-mapped.
+@dataclass(frozen=True)
+class Rows:
+    """What the rows of examples hold.
+
+    Attributes:
+        ids: int64 row ids by column, (N,) or (N, K).
+        values: int64 or float32 values by name, (N,) or (N, C).
+        notes: The notes of the manifest. ``parallel`` has an entry for each run of rows, with their number.
+    """
+
+    ids: Mapping[str, IntArray]
+    values: Mapping[str, ValueArray]
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def restrict(rows: Rows, kept: IntArray) -> Rows:
+    """Keep some of the rows, in the order that is given: their ids, their values and their notes.
+
+    Hold-out, samples, splits and mining all use it, so that nothing that belongs to a row is lost on the way.
+
+    Args:
+        rows: The rows.
+        kept: Numbers of the rows to keep.
+    """
+    notes = dict(rows.notes)
+    if RUNS in notes:
+        ends = np.cumsum([run["rows"] for run in notes[RUNS]])
+        places = np.searchsorted(ends, kept, side="right").tolist()
+        notes[RUNS] = [{**notes[RUNS][at], "rows": len(list(run))} for at, run in groupby(places)]
+    return Rows(
+        {name: ids[kept] for name, ids in rows.ids.items()},
+        {name: value[kept] for name, value in rows.values.items()},
+        notes,
+    )
+
+
+def open_examples(workspace: Workspace, examples: Examples) -> Rows:
+    """Open ids, values and notes of examples, memory-mapped where they lie in files.
 
     Raises:
         BadInput: If the examples are not finished, or have fewer hard negatives than are asked for.
     """
-    if isinstance(examples.origin, FewerNegatives):
-        wanted, rows = examples.origin.negatives, open_rows(workspace, examples.origin.rows)
-        given = rows["negatives"].shape[1]
-        require(
-            wanted <= given,
-            "candidates of a query <= 1 + its hard negatives",
-            candidates=1 + wanted,
-            negatives=given,
-            remedy="Lower candidates, or mine or read more negatives.",
-        )
-        return {**rows, "negatives": rows["negatives"][:, :wanted]}
-    if isinstance(examples.origin, Sampled):
-        kept, rows = sampled_rows(workspace, examples.origin), open_rows(workspace, examples.origin.rows)
-        return {name: ids[kept] for name, ids in rows.items()}
-    if isinstance(examples.origin, AllRows):
+    origin = examples.origin
+    if isinstance(origin, FewerNegatives):
+        return _with_fewer(open_examples(workspace, origin.rows), origin.negatives)
+    if isinstance(origin, Sampled):
+        return restrict(open_examples(workspace, origin.rows), sampled_rows(workspace, origin))
+    if isinstance(origin, AllRows):
         (name,) = examples.columns
-        return {name: np.arange(count_rows(workspace, examples), dtype=np.int64)}
+        return Rows({name: np.arange(count_rows(workspace, examples), dtype=np.int64)}, {})
     folder = workspace.path(examples)
-    read_manifest(folder)
-    return {name: mapped_array(folder / f"{name}.npy") for name in sorted(examples.columns)}
+    notes = {name: note for name, note in read_manifest(folder).items() if name not in _OWN}
+    return Rows(
+        {name: mapped_array(folder / f"{name}.npy") for name in sorted(examples.columns)},
+        {name: mapped_array(folder / f"{name}.npy") for name in examples.values},
+        notes,
+    )
+
+
+def _with_fewer(rows: Rows, wanted: int) -> Rows:
+    given = rows.ids["negatives"].shape[1]
+    require(
+        wanted <= given,
+        "candidates of a query <= 1 + its hard negatives",
+        candidates=1 + wanted,
+        negatives=given,
+        remedy="Lower candidates, or mine or read more negatives.",
+    )
+    cut = {"scores": rows.values["scores"][:, : 1 + wanted]} if "scores" in rows.values else {}
+    negatives = rows.ids["negatives"][:, :wanted]
+    return Rows({**rows.ids, "negatives": negatives}, {**rows.values, **cut}, rows.notes)
+
+
+def open_rows(workspace: Workspace, examples: Examples) -> Mapping[str, IntArray]:
+    """Open the row ids of each column; see `open_examples`."""
+    return open_examples(workspace, examples).ids
 
 
 def count_rows(workspace: Workspace, examples: Examples) -> int:
@@ -498,24 +553,9 @@ def count_rows(workspace: Workspace, examples: Examples) -> int:
     return len(next(iter(open_rows(workspace, examples).values())))
 
 
-def open_values(workspace: Workspace, examples: Examples) -> dict[str, ValueArray]:
-    """Open the values of the rows by name, such as labels, memory-mapped: int64 or float32.
-
-    Raises:
-        BadInput: If the examples are not finished.
-    """
-    if not examples.values:
-        return {}
-    if isinstance(examples.origin, FewerNegatives):
-        values = open_values(workspace, examples.origin.rows)
-        cut = {"scores": values["scores"][:, : 1 + examples.origin.negatives]} if "scores" in values else {}
-        return {**values, **cut}
-    if isinstance(examples.origin, Sampled):
-        kept, values = sampled_rows(workspace, examples.origin), open_values(workspace, examples.origin.rows)
-        return {name: value[kept] for name, value in values.items()}
-    folder = workspace.path(examples)
-    read_manifest(folder)
-    return {name: mapped_array(folder / f"{name}.npy") for name in examples.values}
+def open_values(workspace: Workspace, examples: Examples) -> Mapping[str, ValueArray]:
+    """Open the values of the rows by name, such as labels; see `open_examples`."""
+    return open_examples(workspace, examples).values if examples.values else {}
 
 
 def sampled_rows(workspace: Workspace, share: Sampled) -> IntArray:

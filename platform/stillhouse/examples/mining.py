@@ -3,9 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import blake2b
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +16,8 @@ from stillhouse.core.artifacts import Workspace, remove_unfinished, write_array,
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import canonical
 from stillhouse.core.types import FloatArray, IntArray
-from stillhouse.corpora.tables import open_rows, open_texts
+from stillhouse.corpora.reading.sentences import dedup_key
+from stillhouse.corpora.tables import open_examples, open_rows, open_texts, restrict
 from stillhouse.evaluation.search.indexes import build_index, parse_index, search_index
 from stillhouse.examples.negative_selection import known_positives, nearest, nearest_of
 from stillhouse.examples.resumable_parts import Make, in_parts
@@ -77,6 +76,7 @@ class Miner:
         queries: The teacher's vectors of the queries.
         passages: The candidates.
         query: Row of each pair's query.
+        asked: The first row with the text of each pair's query.
         passage: Candidate index of each pair's passage.
         rule: Determines which passages may be negatives.
         at_once: Pairs per part.
@@ -85,6 +85,7 @@ class Miner:
     queries: "VectorReader"
     passages: Candidates
     query: IntArray
+    asked: IntArray
     passage: IntArray
     rule: Mined
     at_once: int
@@ -95,7 +96,7 @@ class Miner:
         queries_QE = _unit(self.queries.gather(self.query[pairs])).to(device)
         positives_QE = torch.from_numpy(self.passages.gather(self.passage[pairs])).to(device)
         positive_Q = (queries_QE * positives_QE).sum(dim=1)
-        positives = known_positives(self.query[pairs], self.query, self.passage)
+        positives = known_positives(self.asked[pairs], *self._by_query)
         # Every part has its own generator: its draws do not depend on the process or on earlier parts.
         seed = int(np.random.SeedSequence([self.rule.mining.seed, start]).generate_state(1)[0])
         generator = torch.Generator().manual_seed(seed)
@@ -117,6 +118,12 @@ class Miner:
         for block in self.passages.blocks():
             yield start, torch.from_numpy(block).to(device)
             start += len(block)
+
+    @cached_property
+    def _by_query(self) -> tuple[IntArray, IntArray]:
+        """Queries and passages of all pairs, sorted by the query."""
+        order = np.argsort(self.asked, kind="stable")
+        return self.asked[order], self.passage[order]
 
     @cached_property
     def _built(self) -> "Built":
@@ -152,8 +159,8 @@ def build_mined(
     """Mine the negatives of examples whose origin is `Mined`, unless finished; other processes wait for it.
 
     Pairs for which the rule leaves fewer than K negatives, or without a teacher vector, are left out and
-    counted in the manifest. The first row of equal texts represents all of them. A killed process loses one
-    part.
+    counted in the manifest. Of passages with equal texts (see `dedup_key`) the first is the only candidate, and
+    equal queries have each other's positives. A killed process loses one part.
 
     Args:
         workspace: Holds the pairs and both stores.
@@ -175,30 +182,37 @@ def build_mined(
     folder = workspace.path(examples)
     with making(workspace, examples):
         if not workspace.finished(examples):
-            miner, without_vector = _miner(workspace, rule)
+            miner, embedded = _miner(workspace, rule)
             make = spread(miner) if spread else lambda starts: miner.parts(starts, device)
             found = np.asarray(in_parts(folder, len(miner.query), miner.at_once, make, progress), np.int64)
-            _finish(folder, examples, miner, found, without_vector)
+            _finish(workspace, examples, miner, found, embedded)
             workspace.publish(examples)
             remove_unfinished(folder)
 
 
-def _miner(workspace: Workspace, rule: Mined) -> tuple[Miner, int]:
-    """Return the miner, and the number of pairs left out because they have no vector."""
+def _miner(workspace: Workspace, rule: Mined) -> tuple[Miner, IntArray]:
+    """Return the miner, and the rows of the pairs whose texts have vectors."""
     pairs = open_rows(workspace, rule.pairs)
     queries, passages = open_vectors(workspace, rule.queries), open_vectors(workspace, rule.passages)
-    query = first_of_equal(open_texts(workspace, rule.queries.texts))[pairs["query"]]
-    first = first_of_equal(open_texts(workspace, rule.passages.texts))
-    passage, candidates = first[pairs["passage"]], np.intersect1d(first, passages.rows)
-    embedded = np.isin(query, queries.rows) & np.isin(passage, candidates)
-    place = np.searchsorted(candidates, passage[embedded])
-    if not embedded.any():
-        raise BadInput(f"None of the {len(query)} pairs has vectors of both its texts.")
-    miner = Miner(queries, Candidates(passages, candidates), query[embedded], place, rule, QUERY_TILE)
-    return miner, int((~embedded).sum())
+    first_of = first_of_equal(open_texts(workspace, rule.passages.texts))
+    candidates = passages.rows[np.unique(first_of[passages.rows], return_index=True)[1]]
+    candidates.sort()
+    place_of = np.full(len(first_of), -1)
+    place_of[first_of[candidates]] = np.arange(len(candidates))
+    both = np.isin(pairs["query"], queries.rows) & np.isin(pairs["passage"], passages.rows)
+    embedded = np.flatnonzero(both)
+    if not len(embedded):
+        raise BadInput(f"None of the {len(both)} pairs has vectors of both its texts.")
+    query, passage = pairs["query"][embedded], place_of[first_of[pairs["passage"][embedded]]]
+    asked = first_of_equal(open_texts(workspace, rule.queries.texts))[query]
+    reader = Candidates(passages, candidates)
+    return Miner(queries, reader, query, asked, passage, rule, QUERY_TILE), embedded
 
 
-def _finish(folder: Path, examples: Examples, miner: Miner, found: IntArray, without_vector: int) -> None:
+def _finish(
+    workspace: Workspace, examples: Examples, miner: Miner, found: IntArray, embedded: IntArray
+) -> None:
+    """Write the pairs that have enough negatives, with all that they hold."""
     enough, candidates = (found >= 0).all(axis=1), miner.passages.ids
     if not enough.any():
         raise BadInput(
@@ -206,24 +220,20 @@ def _finish(folder: Path, examples: Examples, miner: Miner, found: IntArray, wit
             f"{len(candidates)} passages. Reduce the number of negatives, relax the rule, or give more "
             "passages."
         )
-    arrays = {
-        "query": miner.query[enough],
-        "passage": candidates[miner.passage[enough]],
-        COLUMN: candidates[found[enough]],
-    }
-    for name, array in arrays.items():
+    pairs = open_examples(workspace, miner.rule.pairs)
+    rows, folder = restrict(pairs, embedded[enough]), workspace.path(examples)
+    for name, array in {**rows.ids, **rows.values, COLUMN: candidates[found[enough]]}.items():
         write_array(folder / f"{name}.npy", array)
+    without_vector = len(next(iter(pairs.ids.values()))) - len(embedded)
     dropped = {"without_vector": without_vector, "too_few_negatives": int((~enough).sum())}
-    write_manifest(folder, {"rows": int(enough.sum()), "dropped": dropped, "plan": canonical(examples)})
+    mined = {"rows": int(enough.sum()), "dropped": dropped, "plan": canonical(examples)}
+    write_manifest(folder, {**rows.notes, **mined})
 
 
 def first_of_equal(texts: "Texts") -> IntArray:
-    """Return, for every row of a table, the first row with the same text."""
+    """Return, for every row of a table, the first row with an equal text (see `dedup_key`)."""
     parts = (texts.shard(index) for index in range(len(texts.shard_starts)))
-    digests = (
-        blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in chain(*parts)
-    )
-    keys = np.frombuffer(b"".join(digests), dtype=np.uint64)
+    keys = np.frombuffer(b"".join(map(dedup_key, chain(*parts))), np.uint64).reshape(-1, 2)[:, 0]
     _, first, place = np.unique(keys, return_index=True, return_inverse=True)
     return np.asarray(first[place], dtype=np.int64)
 

@@ -16,18 +16,17 @@ def known_positives(tile: IntArray, query: IntArray, passage: IntArray) -> tuple
 
     Args:
         tile: Query ids.
-        query: Query id of every pair.
-        passage: Candidate index of every pair.
+        query: Query id of every pair, ascending.
+        passage: Candidate index of every pair, in the same order.
 
     Returns:
         The position in the tile and the candidate index of each.
     """
-    order = np.argsort(query, kind="stable")
-    first = np.searchsorted(query[order], tile, side="left")
-    count = np.searchsorted(query[order], tile, side="right") - first
+    first = np.searchsorted(query, tile, side="left")
+    count = np.searchsorted(query, tile, side="right") - first
     where = np.repeat(np.arange(len(tile)), count)
     offset = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    return where, passage[order][np.repeat(first, count) + offset]
+    return where, passage[np.repeat(first, count) + offset]
 
 
 def nearest(

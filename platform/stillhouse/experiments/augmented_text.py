@@ -11,6 +11,7 @@ from stillhouse.core.console import Progress, say
 from stillhouse.core.devices import usable_device
 from stillhouse.core.notes import has_note, write_note
 from stillhouse.corpora.augmentation import with_synonyms
+from stillhouse.corpora.barrier import Barrier
 from stillhouse.corpora.reading.ingest import note_path
 from stillhouse.corpora.reading.sentences import clean, dedup_key
 from stillhouse.corpora.tables import open_texts, write_texts
@@ -20,29 +21,23 @@ from stillhouse.teachers.translation import Translator, back_translated
 from stillhouse.values.data import Model, TextTable
 
 if TYPE_CHECKING:
-    from stillhouse.core.artifacts import Workspace
     from stillhouse.corpora.tables import Texts
 
-VERSION = 1
+VERSION = 2
 
 Copies = Callable[["Texts", int], Iterator[str]]
 """From all texts and the number of a copy to one text for each."""
 
 
 def augment_table(
-    augmentation: Augmentation,
-    workspace: "Workspace",
-    sentences: TextTable,
-    held_out: Sequence[TextTable],
-    device: str,
+    augmentation: Augmentation, barrier: Barrier, sentences: TextTable, device: str
 ) -> tuple[TextTable, dict[str, int]]:
     """Write a table of the sentences followed by their copies.
 
     Args:
         augmentation: Which copies are made; with none the sentences are returned as they are.
-        workspace: Where the tables are.
+        barrier: What is measured with, which no copy may repeat; its workspace has the tables.
         sentences: The texts that are copied.
-        held_out: Texts that no copy may repeat.
         device: Where the translators run.
 
     Returns:
@@ -55,12 +50,13 @@ def augment_table(
     """
     if not augmentation:
         return sentences, {}
+    workspace = barrier.workspace
     translators = augmentation.translator_models()
     files = wordnet_files(augmentation.wordnet) if augmentation.wordnet else []
     signature = {
         "version": VERSION,
         "sentences": sentences,
-        "held_out": sorted(table.sha256 for table in held_out),
+        "barrier": barrier.signature,
         "wordnet": [[file.name, sha256_of(file)] for file in files],
         "probability": augmentation.probability if files else 0.0,
         "translators": translators,
@@ -78,7 +74,7 @@ def augment_table(
         if translators:
             ways.append(_back_translations(translators, note.with_suffix(""), device))
         counts: Counter[str] = Counter()
-        rows = _rows(workspace, sentences, held_out, ways, augmentation.copies, counts)
+        rows = _rows(barrier, open_texts(workspace, sentences), ways, augmentation.copies, counts)
         table = write_texts(workspace, label, rows, deduplicate=False, origin={"augmented": sentences.sha256})
         kept = {f"augmented_{name}": counts[name] for name in _COUNTED}
         write_note(note, {"table": table.sha256, "label": label, "counts": kept})
@@ -91,38 +87,31 @@ _COUNTED = ("copies", "changed", "added", "duplicates", "held_out", "empty")
 
 
 def _rows(
-    workspace: "Workspace",
-    sentences: TextTable,
-    held_out: Sequence[TextTable],
-    ways: Sequence[Copies],
-    copies: int,
-    counts: Counter[str],
+    barrier: Barrier, texts: "Texts", ways: Sequence[Copies], copies: int, counts: Counter[str]
 ) -> Iterator[str]:
     """The sentences as they are, then the new ones among the copies, way by way."""
-    texts = open_texts(workspace, sentences)
     seen = set()
     for text in texts:
         seen.add(dedup_key(text))
         yield text
-    kept_back = {dedup_key(text) for table in held_out for text in open_texts(workspace, table)}
     for copy in range(copies):
         for way in ways:
             for text, varied in zip(texts, way(texts, copy), strict=True):
                 found = clean(varied)
                 counts["copies"] += 1
                 counts["changed"] += found != text
-                fate = _fate(found, seen, kept_back)
+                fate = _fate(found, seen, barrier)
                 counts[fate] += 1
                 if fate == "added":
                     yield found
 
 
-def _fate(text: str, seen: set[bytes], held_out: set[bytes]) -> str:
+def _fate(text: str, seen: set[bytes], barrier: Barrier) -> str:
     if not text:
         return "empty"
-    key = dedup_key(text)
-    if key in held_out:
+    if barrier.bars(text):
         return "held_out"
+    key = dedup_key(text)
     if key in seen:
         return "duplicates"
     seen.add(key)

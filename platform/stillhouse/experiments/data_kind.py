@@ -9,10 +9,12 @@ from stillhouse.core.modules import module_names
 from stillhouse.values.kinds import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from stillhouse.experiments.experiment import Experiment
     from stillhouse.experiments.preparation import Preparation
+    from stillhouse.values.data import TextTable
 
 P = TypeVar("P")
 PYDOCS_SENTENCES, PYDOCS_PAIRS = 20_480, 2_048
@@ -84,6 +86,10 @@ class DataKind(Kind[P]):
     def sketch(self, experiment: "Experiment") -> P:
         """A stand-in for the prepared form, made without reading anything: enough to plan with."""
         raise NotImplementedError
+
+    def measured(self, context: "Preparation") -> "Mapping[str, Sequence[TextTable]]":
+        """The texts that its evaluators measure with, on dev and on test, by evaluator: none is trained on."""
+        return {}
 
     def prepare(self, context: "Preparation") -> P | None:
         """Read the data, and register what the teacher must embed and what is measured; skip what exists.

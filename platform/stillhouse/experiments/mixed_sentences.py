@@ -1,11 +1,11 @@
 """Sentences of several sources: read in their shares, each embedded in its role, and put together."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from stillhouse.corpora.mixing import MixSource, joined, mix_texts
 from stillhouse.corpora.splits import say_split
-from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.sentence_tables import measure_sentences
 from stillhouse.experiments.source import PYDOCS, Source
 from stillhouse.values.data import StoreMix, TableStore, TextTable
@@ -25,15 +25,19 @@ def prepare_mix(sentences: "Sentences", context: "Preparation") -> SentenceData:
         sentences: The sources, the number of texts and how many are held out.
         context: What the kinds of data share.
     """
-    search = context.get(SearchCollection)
+    if sentences.is_pydocs:
+        docs = context.pydocs()
+        context.barrier.declare("pydocs", [docs.dev_sentences, docs.test_sentences])
     mixed = mix_texts(
         context.workspace,
         [_opened(source, context) for source in sentences.sources],
         count=sentences.count or 0,
         held_out=sentences.held_out,
-        left_out=_left_out(search, context, with_pydocs=sentences.is_pydocs),
+        barrier=context.barrier,
         refresh=context.refresh,
     )
+    context.barrier.declare("agreement", (part[0] for part in (*mixed.dev, *mixed.test) if part is not None))
+    mixed = replace(mixed, train=[_admitted(part, context) for part in mixed.train])
     parts = (mixed.train, mixed.dev, mixed.test)
     say_split("texts", [sum(part[1] for part in split if part is not None) for split in parts])
     train = _mix(context, "sentences", sentences.sources, mixed.train, context.trained_on)
@@ -53,13 +57,12 @@ def _opened(source: Source, context: "Preparation") -> MixSource:
     return MixSource(corpus, source.share, source.read_options())
 
 
-def _left_out(search: Any, context: "Preparation", *, with_pydocs: bool) -> list[TextTable]:
-    """What may be in no source: queries and judged passages, and the sentences that pydocs holds out."""
-    tables: list[TextTable] = list(search.kept_back()) if search is not None else []
-    if with_pydocs:
-        docs = context.pydocs()
-        tables += [docs.dev_sentences, docs.test_sentences]
-    return tables
+def _admitted(part: Part, context: "Preparation") -> Part:
+    """The training texts of a source without those that say what a held-out text says."""
+    if part is None:
+        return None
+    table = context.to_train_on(part[0])
+    return table, context.rows(table)
 
 
 def _mix(

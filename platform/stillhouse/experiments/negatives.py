@@ -42,6 +42,7 @@ def with_negatives(
         columns={**pairs.columns, "negatives": pairs.columns["passage"]},
         origin=Mined(pairs, queries, passages, count, mining),
         label="mined",
+        values=pairs.values,
     )
 
 

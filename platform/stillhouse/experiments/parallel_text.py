@@ -1,6 +1,8 @@
 """Parallel text, read from files as training, dev and test pairs, and what measures it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,20 +10,27 @@ from stillhouse.core.artifacts import locked, read_json
 from stillhouse.core.errors import require
 from stillhouse.core.identity import spec
 from stillhouse.core.notes import has_note, write_note
+from stillhouse.corpora.barrier import Barrier, declared, rows_to_train_on
 from stillhouse.corpora.reading.corpus import hub_name, list_files
 from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
 from stillhouse.corpora.reading.parallel import ParallelCorpus, moses_pair
 from stillhouse.corpora.reading.translations import pairs_of_corpora, split_parallel, write_parallel
-from stillhouse.evaluation.crosslingual_sts import CrossLingualSTS, resolve_crosslingual_sts
+from stillhouse.corpora.tables import open_rows, open_texts
+from stillhouse.evaluation.benchmarks.translation import find_bitexts
+from stillhouse.evaluation.crosslingual_sts import (
+    CrossLingualSTS,
+    crosslingual_sets,
+    resolve_crosslingual_sts,
+)
 from stillhouse.evaluation.translation import Translations
-from stillhouse.values.data import Examples
+from stillhouse.values.data import Examples, TextTable
 
 if TYPE_CHECKING:
     from stillhouse.core.artifacts import Workspace
     from stillhouse.corpora.reading.parallel import ParallelCorpus
     from stillhouse.experiments.preparation import Preparation
 
-VERSION = 2
+VERSION = 3
 ACCURACY = "translation_mean_accuracy"
 
 
@@ -93,11 +102,13 @@ def read_parallel_data(
     held_out: int,
     contrast: str = "",
     refresh: bool = False,
+    barrier: Barrier | None = None,
 ) -> ParallelParts:
     """Read training, dev and test pairs; they are read again when a file has changed.
 
     All corpora are split together, so that no stage trains on a held-out pair. A pair that several corpora
-    have belongs to the first of them, those of the contrastive stage before the others.
+    have belongs to the first of them, those of the contrastive stage before the others. The barrier also gets
+    the pairs that are held out.
     """
     first, last = parallel_corpora(text, limit), parallel_corpora(contrast, limit) if contrast else []
     corpora = list(dict.fromkeys([*last, *first]))
@@ -105,38 +116,41 @@ def read_parallel_data(
         path for corpus in corpora for path in (corpus.source, corpus.target) if path and not hub_name(path)
     ]
     files = [file for path in local for file in list_files(path)[1]]
-    signature = {
-        "version": VERSION,
-        "corpora": first,
-        "contrast": last,
-        "files": files,
-        "held_out": held_out,
-    }
+    signature = {"version": VERSION, "corpora": corpora, "files": files, "held_out": held_out}
     note = note_path(workspace, "parallel", signature)
     with locked(note.with_suffix(".lock")):
-        if has_note(note) and not refresh:
-            known = [restore_examples(workspace, part) for part in read_json(note)["parts"]]
-            if all(known):
-                return ParallelParts(*known)  # type: ignore[arg-type]
-        parts = _split(workspace, first, last, held_out)
-        made = [part for part in (parts.train, parts.dev, parts.test, parts.contrast) if part is not None]
-        write_note(note, {"parts": [describe_examples(part) for part in made]})
-        return parts
-
-
-def _split(
-    workspace: "Workspace", first: "list[ParallelCorpus]", last: "list[ParallelCorpus]", held_out: int
-) -> ParallelParts:
-    """Split the pairs of all corpora, then give each stage those of its own."""
-    corpora = list(dict.fromkeys([*last, *first]))
-    whole, dev, test = split_parallel(workspace, write_parallel(workspace, corpora), held_out)
+        known = read_json(note)["parts"] if has_note(note) and not refresh else []
+        parts = [restore_examples(workspace, part) for part in known]
+        if not parts or None in parts:
+            parts = list(split_parallel(workspace, write_parallel(workspace, corpora), held_out))
+            write_note(note, {"parts": [describe_examples(part) for part in parts if part]})
+    whole, dev, test = (part for part in parts if part is not None)
+    barrier = barrier or Barrier(workspace)
+    barrier.declare("translation", [_texts_of(workspace, part) for part in (dev, test)])
+    train = rows_to_train_on(workspace, whole, barrier, "pairs")
     if not last:
-        return ParallelParts(whole, dev, test)
-    train, contrast = (
-        pairs_of_corpora(workspace, whole, [corpora.index(corpus) for corpus in part], label)
+        return ParallelParts(train, dev, test)
+    own, other = (
+        pairs_of_corpora(workspace, train, [corpora.index(corpus) for corpus in part], label)
         for part, label in ((first, "parallel-train"), (last, "parallel-contrast"))
     )
-    return ParallelParts(train, dev, test, contrast)
+    return ParallelParts(own, dev, test, other)
+
+
+def _texts_of(workspace: "Workspace", pairs: Examples) -> TextTable:
+    """Both sides of pairs that are measured."""
+    rows = open_rows(workspace, pairs)
+    sides = (open_texts(workspace, table)[rows[side]] for side, table in pairs.columns.items())
+    return declared(workspace, "translation", chain.from_iterable(sides))
+
+
+def crosslingual_texts(root: str) -> Iterator[str]:
+    """The sentences of STS between languages and of Tatoeba that a data root has."""
+    for layout, split in (("stsb", "dev"), ("stsb", "test"), ("sts2017", "test"), ("extended", "test")):
+        if crosslingual_sets(root, layout, split):
+            yield from CrossLingualSTS(resolve_crosslingual_sts(root, layout, split)).row_of
+    for bitext in find_bitexts(root).values():
+        yield from chain.from_iterable(bitext.read())
 
 
 def measure_translations(context: "Preparation", dev: Examples, test: Examples) -> None:

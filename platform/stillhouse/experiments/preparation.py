@@ -15,6 +15,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import Spec, canonical, fingerprint
 from stillhouse.core.notes import has_note, publish_notes, write_note
 from stillhouse.core.roles import PLAIN
+from stillhouse.corpora.barrier import Barrier, rows_to_train_on, texts_to_train_on
 from stillhouse.corpora.pydocs.selection import pydocs
 from stillhouse.corpora.tables import count_rows, open_texts
 from stillhouse.experiments.data_kind import PYDOCS_PAIRS, PYDOCS_SENTENCES, of_pydocs
@@ -218,6 +219,24 @@ class Preparation:
             if kind is not last:
                 self.get(type(kind))
 
+    @cached_property
+    def barrier(self) -> Barrier:
+        """What is measured with. A kind declares it, and adds the texts that it holds out itself."""
+        barrier = Barrier(self.workspace)
+        for kind in self.experiment.kinds:
+            measured = {} if kind.key in self.unread.kinds else kind.measured(self)
+            for evaluator, tables in measured.items():
+                barrier.declare(evaluator, tables)
+        return barrier
+
+    def to_train_on(self, texts: TextTable) -> TextTable:
+        """A table without the texts that are measured with."""
+        return texts_to_train_on(self.workspace, texts, self.barrier)
+
+    def rows_to_train_on(self, examples: Examples, rows: str = "pairs") -> Examples:
+        """Examples without the rows that name a text that is measured with."""
+        return rows_to_train_on(self.workspace, examples, self.barrier, rows)
+
     def rows(self, texts: TextTable) -> int:
         """Number of texts of a table."""
         return len(open_texts(self.workspace, texts))
@@ -331,11 +350,13 @@ class Preparation:
         share = (
             {"fraction": budget.fraction, "fraction_of": budget.fraction_of} if budget.fraction < 1 else {}
         )
+        left_out = {f"{rows}_left_out": sum(by.values()) for rows, by in self.barrier.left_out.items()}
         facts = {
             "teacher": self.teacher.name,
             "teacher_head": str(head_of(self.teacher)),
             **self._reading(),
             "pairs": 0,
+            **left_out,
             **self.facts,
             **share,
             "compute": self.compute,

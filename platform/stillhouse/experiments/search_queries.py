@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.identity import spec
 from stillhouse.core.roles import ASYMMETRIC, DOCUMENT
-from stillhouse.corpora.held_out import without_rows, without_texts
 from stillhouse.corpora.search_task import SearchTask, TaskFiles, read_task
 from stillhouse.corpora.synthetic_task import Sizes, synthetic_task
 from stillhouse.evaluation.retrieval import DocSearch
 from stillhouse.experiments.kinds.collection import SEARCH, SIZES, SearchCollection
 from stillhouse.experiments.search_pool import pooled_dev
-from stillhouse.values.data import Collection, Examples, TableStore, TextTable
+from stillhouse.values.data import Collection, TableStore, TextTable
 
 if TYPE_CHECKING:
     from stillhouse.evaluation.pool import Pool
@@ -85,23 +84,3 @@ def measure_search(
 def asymmetric_search(experiment: "Experiment") -> bool:
     """Whether queries also search passages that the teacher has embedded."""
     return experiment.selection.by == ASYMMETRIC
-
-
-def text_to_train_on(context: "Preparation", table: TextTable) -> TextTable:
-    """Leave out the texts that a collection measures with."""
-    search = context.get(SearchCollection)
-    if search is None or search.held_out is None:
-        return table
-    kept, left_out = without_texts(context.workspace, table, search.held_out)
-    context.facts |= {"texts_left_out": left_out}
-    return kept
-
-
-def pairs_to_train_on(context: "Preparation", pairs: Examples) -> Examples:
-    """Leave out the pairs that name a text that a collection measures with."""
-    search = context.get(SearchCollection)
-    if search is None or search.held_out is None:
-        return pairs
-    kept, left_out = without_rows(context.workspace, pairs, search.held_out)
-    context.facts |= {"pairs_left_out": left_out}
-    return kept

@@ -1,15 +1,15 @@
 """Sentences read from a corpus as tables, and what measures a student of them."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from stillhouse.core.identity import spec
 from stillhouse.core.roles import PLAIN
 from stillhouse.corpora.reading.corpus import ReadOptions
 from stillhouse.corpora.reading.ingest import ingest
-from stillhouse.corpora.splits import say_split, split_table
+from stillhouse.corpora.splits import LEAST_TEXTS, say_split, split_table
 from stillhouse.evaluation.agreement import Agreement
-from stillhouse.evaluation.sts import STS, resolve_sts
-from stillhouse.experiments.search_queries import text_to_train_on
+from stillhouse.evaluation.sts import STS, resolve_sts, sts_sets
 from stillhouse.values.data import AnyStore, TextTable
 
 if TYPE_CHECKING:
@@ -26,15 +26,28 @@ def read_corpus(
     """Read a corpus and split it into training, dev and test sentences.
 
     Args:
-        context: The workspace, whether the corpus is read again, and the collection whose texts are left out.
+        context: The workspace, whether the corpus is read again, and what is measured with and left out.
         corpus: A file, a folder, a glob, a URL, or ``hf:``.
         held_out: Sentences for dev and for test each.
         options: How it is read.
     """
-    table = ingest(context.workspace, corpus, options, refresh=context.refresh)
-    parts = split_table(context.workspace, text_to_train_on(context, table), held_out=held_out)
+    barrier = context.barrier
+    table = ingest(context.workspace, corpus, options, refresh=context.refresh, barrier=barrier)
+    left_out = barrier.left_out.get("texts", {})
+    if context.rows(table) < LEAST_TEXTS and any(left_out.values()):
+        raise barrier.refusal("texts", left_out)
+    train, dev, test = split_table(context.workspace, table, held_out=held_out)
+    barrier.declare("agreement", [dev, test])
+    parts = context.to_train_on(train), dev, test
     say_split("texts", [context.rows(part) for part in parts])
     return parts
+
+
+def sts_texts(root: str) -> Iterator[str]:
+    """The sentences of the STS sets that a data root has, of dev and of the locked test."""
+    for split in ("dev", "test") if root else ():
+        if sts_sets(root, split):
+            yield from STS(resolve_sts(root, split)).row_of
 
 
 def measure_sentences(context: "Preparation", dev: AnyStore, test: AnyStore, role: str = PLAIN) -> None:

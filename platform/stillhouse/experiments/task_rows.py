@@ -10,6 +10,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
 from stillhouse.core.identity import Spec, spec
 from stillhouse.corpora.augmentation import augment
+from stillhouse.corpora.barrier import Barrier
 from stillhouse.corpora.published.glue import TASKS, LabelledData, Row, read_task, resolve_task, task_name
 from stillhouse.corpora.reading.corpus import list_files
 from stillhouse.corpora.reading.ingest import note_path, read_once
@@ -21,9 +22,21 @@ from stillhouse.values.data import Examples
 from stillhouse.values.setting import TaskData
 from stillhouse.values.stage import DevSuite
 
-VERSION = 1
+VERSION = 2
 THRESHOLD_ROWS = 10_000
 """Training rows on which the thresholds of untuned vectors are chosen."""
+
+
+def measured_splits(task: str, root: str) -> list[LabelledData]:
+    """The splits of a task that are measured: dev, and test where its labels are public.
+
+    Raises:
+        BadInput: A file of dev is missing.
+    """
+    splits = TASKS[task].files
+    dev = resolve_task(task, root, "dev" if "dev_matched" not in splits else _mnli_dev(root))
+    public = any((Path(root) / name).is_file() for name in splits.get("test", ()))
+    return [dev, resolve_task(task, root, "test")] if public else [dev]
 
 
 def read_labelled_task(workspace: Workspace, given: str, root: str) -> tuple[TaskData, tuple[Spec[Any], ...]]:
@@ -39,11 +52,9 @@ def read_labelled_task(workspace: Workspace, given: str, root: str) -> tuple[Tas
     """
     task = task_name(given)
     train = resolve_task(task, root, "train")
-    splits = TASKS[task].files
-    dev = resolve_task(task, root, "dev" if "dev_matched" not in splits else _mnli_dev(root))
+    dev, *tests = measured_splits(task, root)
     steering = DevSuite((spec(Classification, data=dev),), select=f"{task}_accuracy")
-    public = [name for name in splits.get("test", ()) if (Path(root) / name).is_file()]
-    final = (spec(Classification, data=resolve_task(task, root, "test")),) if public else ()
+    final = tuple(spec(Classification, data=test) for test in tests)
     classes, untuned = len(TASKS[task].labels), None
     if TASKS[task].second and classes == 2:
         bare = spec(CosineThreshold, data=dev, fit=train, fit_rows=THRESHOLD_ROWS)
@@ -89,13 +100,11 @@ def write_task_rows(
     )
 
 
-def augmented_rows(
-    workspace: Workspace, examples: Examples, wordnet: str, *, copies: int, most: int
-) -> Examples:
+def augmented_rows(barrier: Barrier, examples: Examples, wordnet: str, *, copies: int, most: int) -> Examples:
     """Write the rows of a task and varied ones, which have no label: the transfer set of Tang et al. (TS).
 
     Args:
-        workspace: Where they are written.
+        barrier: What is measured with, which no varied row may name; they are written to its workspace.
         examples: The rows that `write_task_rows` wrote, or a share of them.
         wordnet: Folder with the YAML files of Open English WordNet, whose parts of speech are the tags.
         copies: Attempts to vary each row.
@@ -104,9 +113,11 @@ def augmented_rows(
     Raises:
         BadInput: The folder has no WordNet.
     """
+    workspace = barrier.workspace
     signature = {
         "version": VERSION,
         "rows": examples.fingerprint,
+        "barrier": barrier.signature,
         "wordnet": list_files(f"{wordnet}/*.yaml*")[1],
         "copies": copies,
         "most": most,
@@ -118,11 +129,12 @@ def augmented_rows(
         varied: list[Row] = []
         if most == 0 or most > len(rows):
             tagger = read_wordnet(wordnet).tag
-            varied = list(augment(rows, tagger, copies=copies, limit=max(0, most - len(rows))))
+            made = augment(rows, tagger, copies=copies, limit=max(0, most - len(rows)))
+            varied = [row for row in made if not any(map(barrier.bars, filter(None, row[:2])))]
         origin = {"augmented": examples.fingerprint}
-        made = write_task_rows(workspace, [*rows, *varied], f"{examples.label}-augmented", origin)
-        say(f"  {made.label}: {len(rows):,} rows and {len(varied):,} varied ones")
-        return made, None
+        whole = write_task_rows(workspace, [*rows, *varied], f"{examples.label}-augmented", origin)
+        say(f"  {whole.label}: {len(rows):,} rows and {len(varied):,} varied ones")
+        return whole, None
 
     return read_once(workspace, note, read)
 

@@ -502,7 +502,7 @@ class Mined:
         mining: By which rule they are mined.
     """
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     pairs: "Examples"
     queries: TableStore
     passages: TableStore
@@ -610,8 +610,7 @@ class Examples(Named):
         """Refuse a value that has the name of a column."""
         both = sorted(set(self.values) & set(self.columns))
         require(not both, "values and columns of examples have names of their own", twice=both)
-        known = (Given, Sampled, FewerNegatives, Recorded, Scored)
-        assert not self.values or isinstance(self.origin, known), "values are given or recorded"
+        assert not (self.values and isinstance(self.origin, AllRows)), "values are given or recorded"
 
     def sources(self) -> Iterator["Examples"]:
         """The examples that these are made of, the first ones first, and these."""

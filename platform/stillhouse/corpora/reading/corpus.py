@@ -8,7 +8,7 @@ same under ``s3://`` and ``gs://``, with options such as ``?region=eu-west-1``; 
 import fnmatch
 import glob
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ _OPTIONS = re.compile(r"\?[a-z_]+=[^?&*\[\]]*(&[a-z_]+=[^?&*\[\]]*)*$")
 _TEXT_KINDS = ("corpus", "file of labelled text", "file of scores", "file of pairs")
 _ABOUT = ("dataset_info.json", "dataset_infos.json", "state.json", "dataset_dict.json")
 _WIKI = re.compile(r"wiki_\d+")
+Check = Callable[[str], "str | Rejected"]
+"""Returns a cleaned text, or rejects it."""
 DROP, CUT, PACK = "drop", "cut", "pack"
 LONGER = (DROP, CUT, PACK)
 """What may happen to texts with more words than ``max_words``."""
@@ -96,7 +98,10 @@ class SourceFile:
 
 
 def read_texts(
-    source: str, options: ReadOptions, taking: Taking[str | Rejected] | None = None
+    source: str,
+    options: ReadOptions,
+    taking: Taking[str | Rejected] | None = None,
+    check: Check = str,
 ) -> Iterator[str | Rejected]:
     """Read the texts of a corpus: files sorted by name, rows in the order of the file unless some are drawn.
 
@@ -104,6 +109,7 @@ def read_texts(
         source: A file, folder, glob, ``s3://…``, ``gs://…`` or ``hf:name[:config][:split]``.
         options: How to read it.
         taking: Counts the rows; None takes what the options say.
+        check: Rejects texts before they are packed or cut; see `Barrier.checked`.
 
     Yields:
         Cleaned texts within the limits, and `Rejected` rows.
@@ -111,7 +117,7 @@ def read_texts(
     Raises:
         BadInput: If the source is missing, empty, unreadable or in another encoding, or lacks the column.
     """
-    yield from (taking or taking_of(source, options)).of(_all_texts(source, options), _key)
+    yield from (taking or taking_of(source, options)).of(_all_texts(source, options, check), _key)
 
 
 def taking_of(source: str, options: ReadOptions) -> Taking[str | Rejected]:
@@ -119,13 +125,11 @@ def taking_of(source: str, options: ReadOptions) -> Taking[str | Rejected]:
     return Taking(options.limit, stream=hub_name(source) is not None, distinct=options.deduplicate)
 
 
-def _all_texts(source: str, options: ReadOptions) -> Iterator[str | Rejected]:
+def _all_texts(source: str, options: ReadOptions, check: Check) -> Iterator[str | Rejected]:
     for raw, running_text in _raw_texts(source, options):
-        if isinstance(raw, Rejected):
-            yield raw
-            continue
-        for text in _texts_of(raw, running_text, options) or [""]:
-            yield _outside(text, options) or text
+        texts = [raw] if isinstance(raw, Rejected) else _texts_of(raw, running_text, options, check)
+        for text in texts:
+            yield text if isinstance(text, Rejected) else _outside(text, options) or text
 
 
 def _key(text: str | Rejected) -> bytes | None:
@@ -250,13 +254,18 @@ def _raw_texts(source: str, options: ReadOptions) -> Iterator[tuple[str | Reject
             yield from formats.read_file(system, file.path, options.column, options.encoding)
 
 
-def _texts_of(raw: str, running_text: bool, options: ReadOptions) -> list[str]:
-    """Split, cut or pack a text as the options say."""
-    if options.longer == PACK:
-        return passages(raw, options.max_words)
+def _texts_of(raw: str, running_text: bool, options: ReadOptions, check: Check) -> Iterator[str | Rejected]:
+    """Split a text, check what it says, and cut or pack it, as the options say."""
+    pack = options.longer == PACK
     split = running_text if options.split_sentences is None else options.split_sentences
-    texts = split_sentences(raw) if split else [clean(raw)]
-    return [cut(text, options.max_words) for text in texts] if options.longer == CUT else texts
+    for text in (split_sentences(raw) or [""]) if split and not pack else [clean(raw)]:
+        checked = check(text)
+        if pack and isinstance(checked, str):
+            yield from passages(checked, options.max_words) or [""]
+        elif options.longer == CUT and isinstance(checked, str):
+            yield cut(checked, options.max_words)
+        else:
+            yield checked
 
 
 def _outside(text: str, options: ReadOptions) -> Rejected | None:

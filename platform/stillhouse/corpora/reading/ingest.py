@@ -1,9 +1,10 @@
 """Caching of corpora: a source is read once for the same files and reading options."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.artifacts import Workspace, locked, read_json, read_manifest
 from stillhouse.core.console import Progress, say
@@ -25,13 +26,23 @@ from stillhouse.corpora.reading.understood import Understood, restored
 from stillhouse.corpora.tables import QUARANTINE, Rejected, write_texts
 from stillhouse.values.data import Examples, Given, TextTable
 
+if TYPE_CHECKING:
+    from stillhouse.corpora.barrier import Barrier
+
 VERSION = 2
 SMALL_BYTES = 50_000_000
 """Files of a corpus that are read in seconds."""
 _FEW_TEXTS = 50_000
 
 
-def ingest(workspace: Workspace, source: str, options: ReadOptions, *, refresh: bool = False) -> TextTable:
+def ingest(
+    workspace: Workspace,
+    source: str,
+    options: ReadOptions,
+    *,
+    refresh: bool = False,
+    barrier: "Barrier | None" = None,
+) -> TextTable:
     """Read a corpus into a table, at the first call and again when a file or an option has changed.
 
     A data set on the hub is cached by its name only, since checking for changes needs the network; use
@@ -42,37 +53,46 @@ def ingest(workspace: Workspace, source: str, options: ReadOptions, *, refresh: 
         source: See `read_texts`.
         options: How to read it.
         refresh: Ignore the cache and read it again.
+        barrier: What is measured with and left out, before texts are packed or cut; it is told the numbers.
 
     Raises:
         BadInput: As for `read_texts`; nothing is left half-written.
     """
     files = _files(source)
-    label, note = _noted(workspace, source, files, options)
-    if not refresh and (found := _remembered(workspace, note, label)) is not None:
-        return found
+    label, note = _noted(workspace, source, files, options, barrier)
     with locked(note.with_suffix(".lock")):
         if not refresh and (found := _remembered(workspace, note, label)) is not None:
+            if barrier is not None:
+                barrier.report("texts", read_json(note).get("left_out", {}))
             return found
         origin = {"source": source, "files": len(files), "options": canonical(options)}
         taking = taking_of(source, options)
-        texts = _counted(read_texts(source, options, taking), Progress(f"reading {label}", "rows"))
+        reasons, check = Counter[str](), barrier.checked if barrier else str
+        read = read_texts(source, options, taking, check)
+        texts = _counted(read, Progress(f"reading {label}", "rows"), reasons)
         table = write_texts(workspace, label, texts, deduplicate=options.deduplicate, origin=origin)
-        write_note(note, {"table": table.sha256, "label": label, **origin})
+        left_out = barrier.counted(reasons) if barrier else {}
+        write_note(note, {"table": table.sha256, "label": label, **origin, "left_out": left_out})
         _report(workspace.path(table), label, taking)
         if skipped := skipped_files(source):
             more = f" and {len(skipped) - 5:,} more" if len(skipped) > 5 else ""
             say(f"    skipped: {', '.join(skipped[:5])}{more}")
+        if barrier is not None:
+            barrier.report("texts", left_out)
     return table
 
 
-def quick_to_ingest(workspace: Workspace, source: str, options: ReadOptions) -> bool:
+def quick_to_ingest(
+    workspace: Workspace, source: str, options: ReadOptions, barrier: "Callable[[], Barrier]"
+) -> bool:
     """Whether `ingest` takes seconds: the corpus has been read already, or it is small."""
     files = _files(source)
     if not files and 0 < (options.limit or 0) <= _FEW_TEXTS:
         return True
-    label, note = _noted(workspace, source, files, options)
-    small = bool(files) and sum(file.size for file in files) <= SMALL_BYTES
-    return small or _remembered(workspace, note, label) is not None
+    if files and sum(file.size for file in files) <= SMALL_BYTES:
+        return True
+    label, note = _noted(workspace, source, files, options, barrier())
+    return _remembered(workspace, note, label) is not None
 
 
 def note_path(workspace: Workspace, label: str, signature: Mapping[str, Any]) -> Path:
@@ -134,16 +154,25 @@ def _files(source: str) -> list[SourceFile]:
 
 
 def _noted(
-    workspace: Workspace, source: str, files: list[SourceFile], options: ReadOptions
+    workspace: Workspace,
+    source: str,
+    files: list[SourceFile],
+    options: ReadOptions,
+    barrier: "Barrier | None",
 ) -> tuple[str, Path]:
     """Return the label of a source, and the note of what it was read into."""
-    label = corpus_label(source)
-    signature = {"version": VERSION, "source": source, "files": files, "options": options}
-    return label, note_path(workspace, label, signature)
+    label, signature = corpus_label(source), {"source": source, "files": files, "options": options}
+    if barrier is not None and barrier.tables:
+        signature["barrier"] = barrier.signature
+    return label, note_path(workspace, label, {"version": VERSION, **signature})
 
 
-def _counted(texts: Iterator[str | Rejected], progress: Progress) -> Iterator[str | Rejected]:
+def _counted(
+    texts: Iterator[str | Rejected], progress: Progress, reasons: Counter[str]
+) -> Iterator[str | Rejected]:
     for done, text in enumerate(texts, start=1):
+        if isinstance(text, Rejected):
+            reasons[text.reason] += 1
         if done % 1000 == 0:
             progress(done, None)
         yield text

@@ -11,7 +11,7 @@ _MISSED_END = re.compile(
     r"((?<![^\s(\"'])(?!(?:approx|resp|incl|eqs|figs|secs|vol|ref|dept|est)\.)[a-z][a-z-]{2,}[.!?])"
     r" (?=[A-Z][a-z]*,? [a-z])"
 )
-_END = " .!?…"
+_END = " .!?…。！？।؟"
 
 
 def clean(text: str) -> str:

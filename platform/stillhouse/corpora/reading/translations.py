@@ -6,69 +6,70 @@ into several languages.
 
 import itertools
 import tempfile
-from array import array
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.reading.corpus import hub_name
 from stillhouse.corpora.reading.counting import Taking
 from stillhouse.corpora.reading.parallel import ParallelCorpus, read_parallel
-from stillhouse.corpora.reading.sentences import dedup_key
-from stillhouse.corpora.tables import Rejected, open_rows, open_texts, write_rows, write_texts
+from stillhouse.corpora.tables import (
+    RUNS,
+    Rejected,
+    open_examples,
+    open_texts,
+    restrict,
+    write_rows,
+    write_texts,
+)
 from stillhouse.values.data import Examples, TextTable
 
 
 def write_parallel(
-    workspace: Workspace,
-    corpora: Sequence[ParallelCorpus],
-    label: str = "parallel",
-    held_out: Sequence[ParallelCorpus] = (),
+    workspace: Workspace, corpora: Sequence[ParallelCorpus], label: str = "parallel"
 ) -> Examples:
     """Write corpora, one after the other, as examples without duplicate pairs.
 
-    ``parallel`` in the manifest has for every corpus its language and the number of rows that were read,
-    kept, dropped as duplicates, and set aside by reason.
+    ``parallel`` in the manifest has for every corpus its place and language, and the number of rows that were
+    read, kept, dropped as duplicates, and set aside by reason.
 
     Args:
         workspace: Workspace for tables and rows.
         corpora: One corpus or more.
         label: Readable name of the examples.
-        held_out: Corpora for evaluation. Pairs that share a sentence with them, on either side and up to
-            case, white space and closing punctuation, are set aside, since collections often overlap.
 
     Raises:
         BadInput: As for `read_parallel`, or if there is no usable pair.
     """
     require(len(corpora) > 0, "parallel corpora >= 1", corpora=len(corpora))
-    kept_back = {dedup_key(text) for corpus in held_out for text in _sentences(corpus)}
     workspace.root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=workspace.root, prefix=".parallel-") as folder:
         sides = {name: _Side(Path(folder) / name) for name in ("source", "target")}
-        seen: set[tuple[int, int]] = set()
-        notes = [_take(corpus, sides, seen, kept_back) for corpus in corpora]
-        if not seen:
-            raise BadInput(f"a parallel corpus must have at least one usable pair, but has none: {notes}.")
-        rows = {name: np.array(side.rows, dtype=np.int64) for name, side in sides.items()}
-        tables = {name: side.write(workspace, f"{label}-{name}") for name, side in sides.items()}
-    examples = write_rows(workspace, tables, rows, label, {"parallel": notes})
-    for note in notes:
-        aside = ", ".join(f"{count:,} {reason}" for reason, count in note["set_aside"].items())
-        taken = note.get("taken", f"{note['read']:,} pairs read, {note['rows']:,} kept")
-        say(
-            f"  {label} {note['language']}: {taken}, "
-            f"{note['duplicates']:,} duplicates, set aside: {aside or 'none'}"
-        )
-    return examples
+        takings = [_take(corpus, sides) for corpus in corpora]
+        ends = np.cumsum([taking.taken for taking, _ in takings])
+        reasons = [dict(sorted(set_aside.items())) for _, set_aside in takings]
+        if not ends[-1]:
+            raise BadInput(f"a parallel corpus must have at least one usable pair, but has none: {reasons}.")
+        written = {name: side.write(workspace, f"{label}-{name}") for name, side in sides.items()}
+    source_N, target_N = (rows_N for _, rows_N in written.values())
+    first_N = np.sort(np.unique(source_N * (target_N.max() + 1) + target_N, return_index=True)[1])
+    kept = np.bincount(np.searchsorted(ends, first_N, side="right"), minlength=len(ends)).tolist()
+    notes = [
+        _noted(label, place, corpora[place], taking, reasons[place], kept[place])
+        for place, (taking, _) in enumerate(takings)
+    ]
+    tables = {name: table for name, (table, _) in written.items()}
+    rows = {name: rows_N[first_N] for name, (_, rows_N) in written.items()}
+    return write_rows(workspace, tables, rows, label, {RUNS: notes})
 
 
 def language_spans(workspace: Workspace, examples: Examples) -> list[tuple[str, range]]:
@@ -77,21 +78,29 @@ def language_spans(workspace: Workspace, examples: Examples) -> list[tuple[str, 
     Raises:
         BadInput: If the examples are not finished, or are not a parallel corpus.
     """
-    manifest = read_manifest(workspace.path(examples))
-    if "parallel" not in manifest:
+    return [(runs[0]["language"], span) for runs, span in _spans(workspace, examples, "language")]
+
+
+def _spans(workspace: Workspace, examples: Examples, by: str) -> Iterator[tuple[list[dict[str, Any]], range]]:
+    """The runs of rows that share a language or the place of a corpus, with their ranges."""
+    notes = open_examples(workspace, examples).notes
+    if RUNS not in notes:
         raise BadInput(f"the examples {examples.label} must be a parallel corpus, but are not.")
-    ends = itertools.accumulate(note["rows"] for note in manifest["parallel"])
-    notes = zip(manifest["parallel"], ends, strict=True)
-    return [(note["language"], range(end - note["rows"], end)) for note, end in notes]
+    start = 0
+    for _, group in itertools.groupby(notes[RUNS], lambda run: run[by]):
+        runs = list(group)
+        end = start + sum(run["rows"] for run in runs)
+        yield runs, range(start, end)
+        start = end
 
 
 def split_parallel(
     workspace: Workspace, examples: Examples, held_out: int
 ) -> tuple[Examples, Examples, Examples]:
-    """Split into training, dev and test pairs; training pairs share no sentence with dev or test pairs.
+    """Split into training, dev and test pairs.
 
     The hash of a source's text decides whether it may be held out, and dev and test share no sources. The
-    training pairs stay in the order of their corpora, one range of rows for each.
+    training pairs stay in the order of their corpora; the others are ordered by language.
 
     Args:
         workspace: Holds the examples.
@@ -101,12 +110,12 @@ def split_parallel(
     Raises:
         BadInput: If a language has too few pairs, or nothing is left to train on.
     """
-    rows = {name: np.asarray(ids) for name, ids in open_rows(workspace, examples).items()}
-    place_N = _places(workspace, examples.columns["source"])[rows["source"]]
-    chosen: dict[str, dict[str, npt.NDArray[np.int64]]] = {"dev": {}, "test": {}}
-    corpora = [(language, np.asarray(span)) for language, span in language_spans(workspace, examples)]
-    for language in dict.fromkeys(language for language, _ in corpora):
-        mine = np.concatenate([ids for other, ids in corpora if other == language])
+    rows = open_examples(workspace, examples)
+    place_N = _places(workspace, examples.columns["source"])[rows.ids["source"]]
+    chosen: dict[str, list[IntArray]] = {"dev": [], "test": []}
+    spans = [(language, np.asarray(span)) for language, span in language_spans(workspace, examples)]
+    for language in dict.fromkeys(language for language, _ in spans):
+        mine = np.concatenate([ids for other, ids in spans if other == language])
         size = min(held_out, len(mine) // 10)
         if size < 2:
             raise BadInput(
@@ -115,15 +124,12 @@ def split_parallel(
             )
         for parity, split in enumerate(chosen):
             able = mine[place_N[mine] % 2 == parity]
-            chosen[split][language] = np.sort(able[np.argsort(place_N[able], kind="stable")[:size]])
-    held = np.concatenate([ids for split in chosen.values() for ids in split.values()])
-    taken_N = np.logical_or.reduce([np.isin(ids, ids[held]) for ids in rows.values()])
-    parts = {
-        "train": [(language, mine[~taken_N[mine]]) for language, mine in corpora],
-        **{split: list(languages.items()) for split, languages in chosen.items()},
-    }
+            chosen[split].append(np.sort(able[np.argsort(place_N[able], kind="stable")[:size]]))
+    held = {split: np.concatenate(parts) for split, parts in chosen.items()}
+    train = np.setdiff1d(np.arange(len(place_N)), np.concatenate(list(held.values())))
     made = [
-        _part(workspace, examples, rows, part, f"{examples.label}-{name}") for name, part in parts.items()
+        _picked(workspace, examples, kept, f"{examples.label}-{name}")
+        for name, kept in {"train": train, **held}.items()
     ]
     return made[0], made[1], made[2]
 
@@ -142,15 +148,18 @@ def pairs_of_corpora(
     Raises:
         BadInput: If these corpora have no pair.
     """
-    rows = {name: np.asarray(ids) for name, ids in open_rows(workspace, examples).items()}
-    spans = language_spans(workspace, examples)
-    part = [(language, np.asarray(span)) for at, (language, span) in enumerate(spans) if at in places]
+    spans = [span for runs, span in _spans(workspace, examples, "corpus") if runs[0]["corpus"] in places]
     require(
-        any(len(ids) for _, ids in part),
+        bool(spans),
         "the corpora of a stage must have a pair that is neither held out nor in another corpus",
         corpora=sorted(places),
     )
-    return _part(workspace, examples, rows, part, label)
+    return _picked(workspace, examples, np.concatenate([np.asarray(span) for span in spans]), label)
+
+
+def _picked(workspace: Workspace, examples: Examples, kept: IntArray, label: str) -> Examples:
+    rows = restrict(open_examples(workspace, examples), kept)
+    return write_rows(workspace, examples.columns, rows.ids, label, rows.notes, rows.values)
 
 
 def _places(workspace: Workspace, table: TextTable) -> npt.NDArray[np.uint64]:
@@ -161,73 +170,72 @@ def _places(workspace: Workspace, table: TextTable) -> npt.NDArray[np.uint64]:
     return np.frombuffer(b"".join(hashes), dtype=np.uint64)
 
 
-def _part(
-    workspace: Workspace,
-    examples: Examples,
-    rows: Mapping[str, IntArray],
-    part: Sequence[tuple[str, npt.NDArray[np.int64]]],
-    label: str,
-) -> Examples:
-    everything = np.concatenate([ids for _, ids in part])
-    notes = [{"language": language, "rows": len(ids)} for language, ids in part]
-    picked = {name: ids[everything] for name, ids in rows.items()}
-    return write_rows(workspace, examples.columns, picked, label, {"parallel": notes})
-
-
 class _Side:
-    """The distinct texts of one column, in a file, and the row ids; memory holds 16 bytes per text."""
+    """The texts of one column in the order of the pairs, and their hashes, both in files."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.rows = path, array("q")
-        self.row_of: dict[bytes, int] = {}
-        self.file: IO[str] = path.open("w", encoding="utf-8", newline="\n")
+        self.path, self.hashes = path, path.with_suffix(".hashes")
+        self.file = path.open("w", encoding="utf-8", newline="\n")
+        self.hash_file = self.hashes.open("wb")
 
-    def place(self, text: str) -> int:
-        key = blake2b(text.encode(), digest_size=16).digest()
-        if key not in self.row_of:
-            self.row_of[key] = len(self.row_of)
-            self.file.write(text + "\n")
-        return self.row_of[key]
+    def add(self, text: str) -> None:
+        self.file.write(text + "\n")
+        self.hash_file.write(blake2b(text.encode(), digest_size=16).digest())
 
-    def write(self, workspace: Workspace, label: str) -> TextTable:
+    def write(self, workspace: Workspace, label: str) -> tuple[TextTable, IntArray]:
+        """Write the distinct texts, and return their table and each pair's row in it."""
         self.file.close()
+        self.hash_file.close()
+        hash_N2 = np.fromfile(self.hashes, np.uint64).reshape(-1, 2)
+        order = np.lexsort((hash_N2[:, 1], hash_N2[:, 0]))
+        new = np.ones(len(order), bool)
+        new[1:] = (hash_N2[order[1:]] != hash_N2[order[:-1]]).any(axis=1)
+        # The sort is stable, so the first of equal texts is the one that comes first.
+        first_D, of_N = order[new], np.empty(len(order), np.int64)
+        of_N[order] = np.cumsum(new) - 1
+        row_D = np.empty(len(first_D), np.int64)
+        row_D[np.argsort(first_D)] = np.arange(len(first_D))
+        kept = np.zeros(len(order), bool)
+        kept[first_D] = True
         with self.path.open(encoding="utf-8", newline="\n") as lines:
-            texts = (line.removesuffix("\n") for line in lines)
-            return write_texts(workspace, label, texts, deduplicate=False, origin={"parallel": True})
+            texts = itertools.compress((line.removesuffix("\n") for line in lines), kept)
+            table = write_texts(workspace, label, texts, deduplicate=False, origin={"parallel": True})
+        return table, row_D[of_N]
 
 
-def _sentences(corpus: ParallelCorpus) -> Iterator[str]:
-    for pair in read_parallel(corpus):
-        yield from () if isinstance(pair, Rejected) else pair
-
-
-def _take(
-    corpus: ParallelCorpus, sides: Mapping[str, _Side], seen: set[tuple[int, int]], kept_back: set[bytes]
-) -> dict[str, Any]:
-    kept, reasons = 0, Counter[str]()
+def _take(corpus: ParallelCorpus, sides: Mapping[str, _Side]) -> tuple[Taking[Any], Counter[str]]:
+    """Add the usable pairs of a corpus; return how they were taken, and what was set aside."""
+    reasons = Counter[str]()
 
     def usable() -> Iterator[tuple[str, str]]:
         for pair in read_parallel(corpus):
             if isinstance(pair, Rejected):
                 reasons[pair.reason] += 1
-            elif kept_back and not kept_back.isdisjoint(map(dedup_key, pair)):
-                reasons["held out"] += 1
             else:
                 yield pair
 
     taking = Taking[tuple[str, str]](corpus.limit, stream=hub_name(corpus.source) is not None)
     for pair in taking.of(usable(), lambda pair: "\t".join(pair).encode()):
-        rows = sides["source"].place(pair[0]), sides["target"].place(pair[1])
-        if rows not in seen:
-            seen.add(rows)
-            kept += 1
-            for side, row in zip(sides.values(), rows, strict=True):
-                side.rows.append(row)
-    counts = {
-        "rows": kept,
-        "read": taking.read + reasons.total(),
-        "duplicates": (taking.taken if taking.partial else taking.read) - kept,
-        "set_aside": dict(sorted(reasons.items())),
-        **({"taken": taking.said(kept, "pairs")} if taking.partial else {}),
+        for side, text in zip(sides.values(), pair, strict=True):
+            side.add(text)
+    return taking, reasons
+
+
+def _noted(
+    label: str,
+    place: int,
+    corpus: ParallelCorpus,
+    taking: Taking[Any],
+    reasons: Mapping[str, int],
+    kept: int,
+) -> dict[str, Any]:
+    """Say what was read of a corpus, and return what is noted of it."""
+    read = taking.read + sum(reasons.values())
+    duplicates = (taking.taken if taking.partial else taking.read) - kept
+    aside = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items()) or "none"
+    taken = taking.said(kept, "pairs") if taking.partial else f"{read:,} pairs read, {kept:,} kept"
+    say(f"  {label} {corpus.language}: {taken}, {duplicates:,} duplicates, set aside: {aside}")
+    return {
+        **{"corpus": place, "language": corpus.language, "source": corpus.source, "target": corpus.target},
+        **{"rows": kept, "read": read, "duplicates": duplicates, "set_aside": dict(reasons)},
     }
-    return {"language": corpus.language, "source": corpus.source, "target": corpus.target, **counts}

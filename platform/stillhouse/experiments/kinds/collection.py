@@ -11,6 +11,8 @@ from stillhouse.experiments.data_kind import DataKind
 from stillhouse.values.data import Collection, TextTable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from stillhouse.evaluation.pool import Pool
     from stillhouse.experiments.experiment import Experiment
     from stillhouse.experiments.preparation import Preparation
@@ -32,7 +34,8 @@ class SearchData:
         test: The locked test queries and passages.
         pool: The sampled passages that dev queries search; None where they search all.
         name: Prefix of the figures' names.
-        held_out: Texts that are kept out of training; None where the corpus sees to that itself.
+        held_out: Queries and judged passages of a collection of one's own, or the texts that synthetic
+            queries come from; None takes all queries and passages.
     """
 
     dev: Collection
@@ -40,11 +43,6 @@ class SearchData:
     pool: "Pool | None" = None
     name: str = field(default="docsearch", metadata={"identity": "unless_default"})
     held_out: TextTable | None = field(default=None, metadata={"identity": "unless_default"})
-
-    def kept_back(self) -> list[TextTable]:
-        """Tables of texts that no training text may repeat."""
-        tables = [table for part in (self.dev, self.test) for table in (part.queries, part.passages)]
-        return tables if self.held_out is None else [self.held_out]
 
 
 @dataclass(frozen=True)
@@ -183,6 +181,14 @@ class SearchCollection(DataKind[SearchData]):
         texts = TextTable("placeholder")
         nothing = Collection(texts, texts, "placeholder")
         return SearchData(nothing, nothing)
+
+    def measured(self, context: "Preparation") -> "Mapping[str, list[TextTable]]":
+        """The queries, and the passages that are judged."""
+        search = context.get(SearchCollection)
+        if search is None:
+            return {}
+        everything = [table for part in (search.dev, search.test) for table in (part.queries, part.passages)]
+        return {SEARCH: everything if search.held_out is None else [search.held_out]}
 
     def prepare(self, context: "Preparation") -> SearchData:
         """Read the collections; a pool is sampled once the teacher has embedded the dev passages."""

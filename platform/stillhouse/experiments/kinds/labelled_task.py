@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import require
 from stillhouse.core.type_casts import check_types
-from stillhouse.corpora.published.glue import TASKS, resolve_task, task_name
+from stillhouse.corpora.published.glue import TASKS, read_task, resolve_task, task_name
 from stillhouse.corpora.wordnet import wordnet_files
 from stillhouse.experiments.data_kind import DataKind
 from stillhouse.experiments.kinds.word_vectors import WordVectors
@@ -14,6 +14,8 @@ from stillhouse.values.setting import TaskData
 from stillhouse.values.stage import DevSuite
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from stillhouse.experiments.experiment import Experiment
     from stillhouse.experiments.preparation import Preparation
 
@@ -78,11 +80,23 @@ class LabelledTask(DataKind[TaskData]):
             untuned=nothing if known.second and len(known.labels) == 2 else None,
         )
 
+    def measured(self, context: "Preparation") -> "Mapping[str, list[TextTable]]":
+        """The rows of dev, and of test where its labels are public."""
+        from stillhouse.corpora.barrier import declared
+        from stillhouse.experiments.task_rows import measured_splits
+
+        task = task_name(self.name)
+        rows = [row for split in measured_splits(task, self.root) for row in read_task(split)]
+        texts = [text for row in rows for text in (row.first, row.second) if text]
+        return {task: [declared(context.workspace, task, texts)]}
+
     def prepare(self, context: "Preparation") -> TaskData:
         """Read the rows, and register what measures the test rows."""
         from stillhouse.experiments.task_rows import read_labelled_task
 
         task, final = read_labelled_task(context.workspace, self.name, self.root)
+        if context.training:
+            task = replace(task, examples=context.rows_to_train_on(task.examples, "rows"))
         context.test += final
         context.reads(task.examples.columns["text"])
         context.facts |= {"task": self.name}
@@ -100,6 +114,6 @@ class LabelledTask(DataKind[TaskData]):
         if not self.wordnet or not context.training:
             return value
         varied = augmented_rows(
-            context.workspace, value.examples, self.wordnet, copies=self.copies, most=self.rows
+            context.barrier, value.examples, self.wordnet, copies=self.copies, most=self.rows
         )
         return replace(value, augmented=varied)

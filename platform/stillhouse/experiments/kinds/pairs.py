@@ -129,12 +129,11 @@ class Pairs(DataKind[PairData]):
     def prepare(self, context: "Preparation") -> PairData | None:
         """Read the pairs, and plan what the teacher embeds and mines for them."""
         from stillhouse.experiments.negatives import mine_negatives, with_negatives
-        from stillhouse.experiments.search_queries import pairs_to_train_on
 
         pairs = self.read(context.workspace, context) if context.training else None
         if pairs is None:
             return None
-        pairs = pairs_to_train_on(context, pairs)
+        pairs = context.rows_to_train_on(pairs)
         examples = with_negatives(pairs, self.mining, self.number_mined, context.store)
         if isinstance(examples.origin, Mined):
             context.embedded(pairs.columns["query"], QUERY)

@@ -11,6 +11,8 @@ from stillhouse.values.data import AllRows, Examples, Store, TextTable, sample
 from stillhouse.values.setting import ParallelData, SentenceData
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from stillhouse.experiments.experiment import Experiment
     from stillhouse.experiments.preparation import Preparation
 
@@ -80,6 +82,15 @@ class Parallel(DataKind[ParallelData]):
         store = Store(texts, experiment.placeholder_teacher)
         return ParallelData(pairs, store)
 
+    def measured(self, context: "Preparation") -> "Mapping[str, list[TextTable]]":
+        """STS between languages, and Tatoeba."""
+        from stillhouse.corpora.barrier import declared
+        from stillhouse.experiments.parallel_text import crosslingual_texts
+
+        root = context.experiment.selection.data_root
+        texts = list(crosslingual_texts(root)) if root else []
+        return {"crosslingual": [declared(context.workspace, "crosslingual", texts)]} if texts else {}
+
     def prepare(self, context: "Preparation") -> ParallelData:
         """Read the pairs; the teacher embeds the sources, which also serve as sentences."""
         from stillhouse.corpora.splits import say_split
@@ -96,6 +107,7 @@ class Parallel(DataKind[ParallelData]):
             limit=self.count,
             held_out=self.held_out,
             refresh=context.refresh,
+            barrier=context.barrier,
         )
         say_split("pairs", [context.row_count(part) for part in (data.train, data.dev, data.test)])
         store = context.trained_on(data.train.columns["source"])

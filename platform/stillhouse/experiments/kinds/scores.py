@@ -102,7 +102,6 @@ class Scores(DataKind[ScoreData]):
             context.facts |= {"reranker": published.name}
         if self.path:
             from stillhouse.corpora.reading.scored import read_scored
-            from stillhouse.experiments.search_queries import pairs_to_train_on
 
             read = read_scored(
                 context.workspace,
@@ -111,7 +110,7 @@ class Scores(DataKind[ScoreData]):
                 limit=self.count,
                 refresh=context.refresh,
             )
-            examples = pairs_to_train_on(context, read)
+            examples = context.rows_to_train_on(read)
             rows = context.row_count(examples)
             context.facts |= {"reranker": f"the scores of {self.path}", "pairs": rows}
             context.provide(Pairs, PairData(examples, {}, rows))

@@ -17,6 +17,7 @@ from stillhouse.values.data import Store, TextTable, sample
 from stillhouse.values.setting import SentenceData
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from stillhouse.corpora.reading.corpus import ReadOptions
@@ -185,6 +186,14 @@ class Sentences(DataKind[SentenceData]):
         texts = TextTable(f"placeholder {self.key}")
         return SentenceData(Store(texts, experiment.placeholder_teacher), rows=1 << 40)
 
+    def measured(self, context: "Preparation") -> "Mapping[str, list[TextTable]]":
+        """The sentences of STS; those of agreement are held out of the corpus once it is read."""
+        from stillhouse.corpora.barrier import declared
+        from stillhouse.experiments.sentence_tables import sts_texts
+
+        texts = list(sts_texts(context.experiment.selection.data_root))
+        return {"sts": [declared(context.workspace, "sts", texts)]} if texts else {}
+
     def prepare(self, context: "Preparation") -> SentenceData:
         """Read the corpus, add copies, and hold sentences out to measure agreement with the teacher."""
         from stillhouse.experiments.augmented_text import augment_table
@@ -194,13 +203,11 @@ class Sentences(DataKind[SentenceData]):
         if self.sources:
             return prepare_mix(self, context)
         self.augmentation.check()
-        search = context.get(SearchCollection)
         train, dev, test = self.read(context)
-        held_out = [dev, test, *(search.kept_back() if search is not None else ())]
-        device = context.embedding.device
         counts: dict[str, int] = {}
         if context.training:
-            train, counts = augment_table(self.augmentation, context.workspace, train, held_out, device)
+            device = context.embedding.device
+            train, counts = augment_table(self.augmentation, context.barrier, train, device)
         store = context.trained_on(train, self.role)
         if not context.unread.dev:
             dev_store, test_store = (context.embedded(table, self.role) for table in (dev, test))
@@ -224,12 +231,12 @@ class Sentences(DataKind[SentenceData]):
 
     def read(self, context: "Preparation") -> tuple[TextTable, TextTable, TextTable]:
         """The training, dev and test sentences, each as a table of texts."""
-        from stillhouse.experiments.search_queries import text_to_train_on
         from stillhouse.experiments.sentence_tables import read_corpus
 
         if self.is_pydocs:
             docs = context.pydocs()
-            return text_to_train_on(context, docs.sentences), docs.dev_sentences, docs.test_sentences
+            context.barrier.declare("agreement", [docs.dev_sentences, docs.test_sentences])
+            return context.to_train_on(docs.sentences), docs.dev_sentences, docs.test_sentences
         return read_corpus(context, self.corpus, self.held_out, self.read_options())
 
     def read_options(self) -> "ReadOptions":
@@ -244,7 +251,7 @@ class Sentences(DataKind[SentenceData]):
         return not self.augmentation.translators and all(
             is_extracted(context.workspace)
             if part.corpus == PYDOCS
-            else quick_to_ingest(context.workspace, part.corpus, part.read_options())
+            else quick_to_ingest(context.workspace, part.corpus, part.read_options(), lambda: context.barrier)
             for part in self._parts
         )
 

@@ -1,0 +1,189 @@
+"""The barrier between what measures and what trains: no text that an evaluator measures with is trained on.
+
+Every evaluator of an experiment declares its texts. A text to train on is barred if it equals one of them or
+a sentence of one (see `dedup_key`), or if one of its own sentences does that has at least 5 words, or 8
+characters of a script without blanks. A shorter sentence, such as "See also.", bars no text that says more.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from itertools import chain, compress
+from typing import Any
+
+import numpy as np
+
+from stillhouse.core.artifacts import Workspace, locked, read_json
+from stillhouse.core.console import say
+from stillhouse.core.errors import BadInput
+from stillhouse.core.notes import has_note, write_note
+from stillhouse.core.types import IntArray
+from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
+from stillhouse.corpora.reading.sentences import clean, dedup_key, split_sentences
+from stillhouse.corpora.tables import Rejected, open_examples, open_texts, restrict, write_rows, write_texts
+from stillhouse.values.data import AllRows, Examples, TextTable
+
+VERSION = 2
+LEAST_WORDS, LEAST_CHARACTERS = 5, 8
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_GOES_ON = re.compile(r"[^\w\s,'’-]\W*\w")
+"""A mark that may end a sentence, and more text after it."""
+_MEASURED = "measured by "
+
+
+class Barrier:
+    """What an experiment measures with, by evaluator, and how much was left out of training for it.
+
+    Args:
+        workspace: Holds the tables.
+
+    Attributes:
+        tables: The texts of each evaluator.
+        left_out: What was left out so far: rows in a word to evaluator to number.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.tables: dict[str, tuple[TextTable, ...]] = {}
+        self.left_out: dict[str, Counter[str]] = {}
+
+    def declare(self, evaluator: str, tables: Iterable[TextTable]) -> None:
+        """Bar the texts that an evaluator measures with."""
+        self.tables[evaluator] = tuple(dict.fromkeys((*self.tables.get(evaluator, ()), *tables)))
+        self.__dict__.pop("_evaluators", None)
+
+    @property
+    def signature(self) -> dict[str, Any]:
+        """What the barred texts depend on."""
+        tables = {name: [table.sha256 for table in tables] for name, tables in self.tables.items()}
+        return {"version": VERSION, "tables": tables}
+
+    @cached_property
+    def _evaluators(self) -> dict[bytes, str]:
+        """The keys of all texts and of their sentences; what several measure with is the first one's."""
+        known: dict[bytes, str] = {}
+        for name, tables in self.tables.items():
+            for text in (text for table in tables for text in open_texts(self.workspace, table)):
+                for part in (text, *_sentences(text)):
+                    known.setdefault(dedup_key(part), name)
+        return known
+
+    def bars(self, text: str) -> str:
+        """Name the evaluator that measures with a cleaned text or a sentence of it; empty if none does."""
+        if not self.tables:
+            return ""
+        told = (sentence for sentence in _sentences(text) if is_telling(sentence))
+        parts = chain([text], told)
+        return next((name for part in parts if (name := self._evaluators.get(dedup_key(part)))), "")
+
+    def checked(self, text: str) -> str | Rejected:
+        """Return a cleaned text, or reject it if it is barred."""
+        name = self.bars(text)
+        return Rejected(text, f"{_MEASURED}{name}") if name else text
+
+    def report(self, rows: str, counts: Mapping[str, int]) -> None:
+        """Say how many rows are left out, by evaluator, and remember it.
+
+        Args:
+            rows: The rows in a word, such as ``texts``.
+            counts: Evaluator to number; those without any may be missing.
+        """
+        if self.tables:
+            self.left_out.setdefault(rows, Counter()).update(counts)
+            each = ", ".join(f"{name} {counts.get(name, 0):,}" for name in self.tables)
+            say(f"  {sum(counts.values()):,} {rows} are left out, since they measure: {each}")
+
+    @staticmethod
+    def counted(reasons: Mapping[str, int]) -> dict[str, int]:
+        """Count what `checked` has rejected, by evaluator, among the reasons of all rejected texts."""
+        ours = {reason: count for reason, count in reasons.items() if reason.startswith(_MEASURED)}
+        return {reason.removeprefix(_MEASURED): count for reason, count in ours.items()}
+
+    def refusal(self, rows: str, counts: Mapping[str, int]) -> BadInput:
+        """What to raise where nothing is left to train on."""
+        each = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
+        return BadInput(
+            f"there must be enough {rows} that the experiment does not measure with, but too few are left to "
+            f"train on after those that measure were left out: {each}. Give other {rows}."
+        )
+
+
+def is_telling(sentence: str) -> bool:
+    """Whether a sentence is long enough to tell which text it comes from."""
+    words, characters = sentence.count(" ") + 1, len(_UNSPACED.findall(sentence))
+    return words >= LEAST_WORDS or characters >= LEAST_CHARACTERS
+
+
+def _sentences(text: str) -> list[str]:
+    """The sentences of a cleaned text, none where it is but one."""
+    return split_sentences(text) if _GOES_ON.search(text) else []
+
+
+def declared(workspace: Workspace, label: str, texts: Iterable[str]) -> TextTable:
+    """Write the texts that an evaluator measures with."""
+    return write_texts(workspace, f"measured-{label}", map(clean, texts))
+
+
+def texts_to_train_on(workspace: Workspace, table: TextTable, barrier: Barrier) -> TextTable:
+    """Leave the barred texts out of a table; see `rows_to_train_on`."""
+    texts = Examples({"text": table}, AllRows(), label=table.label)
+    return rows_to_train_on(workspace, texts, barrier, "texts").columns["text"]
+
+
+def rows_to_train_on(workspace: Workspace, examples: Examples, barrier: Barrier, rows: str) -> Examples:
+    """Leave out the rows that name a barred text, and those texts; the result is cached.
+
+    Args:
+        workspace: Holds the examples.
+        examples: The rows; they are returned as they are if none is barred.
+        barrier: What is measured with; it is told the numbers.
+        rows: The rows in a word.
+
+    Raises:
+        BadInput: If no row would remain.
+    """
+    if not barrier.tables:
+        return examples
+    label = f"{examples.label}-kept"
+    note = note_path(workspace, label, {"source": examples.fingerprint, "barrier": barrier.signature})
+    with locked(note.with_suffix(".lock")):
+        known = read_json(note) if has_note(note) else {"examples": None, "left_out": None}
+        kept = restore_examples(workspace, known["examples"]) if known["examples"] else None
+        if known["left_out"] is None or (known["examples"] and kept is None):
+            kept, counts = _kept(workspace, examples, barrier, rows)
+            known = {"examples": describe_examples(kept) if kept else None, "left_out": counts}
+            write_note(note, known)
+    barrier.report(rows, known["left_out"])
+    return kept or examples
+
+
+def _kept(
+    workspace: Workspace, examples: Examples, barrier: Barrier, what: str
+) -> tuple[Examples | None, dict[str, int]]:
+    """The rows that name no barred text, None where none does, and the numbers of the others by evaluator."""
+    places = {"": 0} | {name: place for place, name in enumerate(barrier.tables, start=1)}
+    tables = dict.fromkeys(examples.columns.values())
+    barred: dict[TextTable, IntArray] = {
+        table: np.array([places[barrier.bars(text)] for text in open_texts(workspace, table)])
+        for table in tables
+    }
+    rows = open_examples(workspace, examples)
+    sides = (barred[examples.columns[name]][ids].reshape(len(ids), -1) for name, ids in rows.ids.items())
+    by_N = np.concatenate(list(sides), axis=1).max(axis=1)
+    counts = {name: int((by_N == place).sum()) for name, place in places.items() if name}
+    if by_N.all():
+        raise barrier.refusal(what, counts)
+    if not by_N.any():
+        return None, counts
+    smaller = {
+        table: write_texts(
+            workspace, table.label, compress(open_texts(workspace, table), place_N == 0), deduplicate=False
+        )
+        for table, place_N in barred.items()
+    }
+    moved = {table: np.cumsum(place_N == 0) - 1 for table, place_N in barred.items()}
+    rest = restrict(rows, np.flatnonzero(by_N == 0))
+    columns = {name: smaller[table] for name, table in examples.columns.items()}
+    ids = {name: moved[examples.columns[name]][each] for name, each in rest.ids.items()}
+    return write_rows(workspace, columns, ids, f"{examples.label}-kept", rest.notes, rest.values), counts

@@ -27,7 +27,7 @@ from stillhouse.values.data import AllRows, Examples, TextTable
 VERSION = 2
 LEAST_WORDS, LEAST_CHARACTERS = 5, 8
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
-_GOES_ON = re.compile(r"[^\w\s,'’-]\W*\w")
+_GOES_ON = re.compile(r"[^\w\s.,'’\"“”()\[\]{}/:=*+<>|`#&%$@~^\\-]\W*\w|\.[^\w\s]*\s+\S")
 """A mark that may end a sentence, and more text after it."""
 _MEASURED = "measured by "
 

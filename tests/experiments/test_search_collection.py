@@ -134,8 +134,8 @@ def test_its_queries_and_judged_passages_are_not_trained_on(
 def test_labelled_pairs_lose_the_rows_that_name_them(
     own: Experiment, workspace: Workspace, ready: Callable[..., Prepared], tmp_path: Path
 ) -> None:
-    rows = [(UNSEEN[at], UNSEEN[at + 60]) for at in range(40)]
-    rows += [(QUERIES[1], UNSEEN[3]), (UNSEEN[5], PASSAGES[2])]
+    rows = [(f"asked: {UNSEEN[at]}", f"answered: {UNSEEN[at + 60]}") for at in range(40)]
+    rows += [(QUERIES[1], rows[3][1]), (rows[5][0], PASSAGES[2])]
     path = tmp_path / "pairs.jsonl"
     path.write_text("\n".join(json.dumps({"query": q, "passage": p}) for q, p in rows))
     prepared = ready(own, pairs__path=str(path), pairs__count=0, budget__finetune=32, pairs__negatives=1)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stillhouse.core.artifacts import Workspace
-from stillhouse.corpora.barrier import Barrier, rows_to_train_on
+from stillhouse.corpora.barrier import Barrier
 from stillhouse.corpora.tables import open_examples, open_texts, write_rows, write_texts
 from stillhouse.values.data import AllRows, Examples, TextTable, fewer_negatives, sample
 
@@ -72,7 +72,7 @@ def test_held_out_and_sampled_rows_keep_what_they_hold(kind: str, workspace: Wor
     barrier.declare("search", [write_texts(workspace, "queries", [f"See. {text.upper()}!"])])
 
     def held_out(examples: Examples) -> Examples:
-        return rows_to_train_on(workspace, examples, barrier, "rows")
+        return barrier.without(examples, "rows")
 
     def is_free(row: tuple[Any, ...]) -> bool:
         return text not in str(row)
@@ -98,9 +98,7 @@ def test_held_out_and_sampled_rows_keep_what_they_hold(kind: str, workspace: Wor
 
 def test_a_free_set_of_rows_stays_as_it_is(workspace: Workspace) -> None:
     whole, barrier = examples_of(workspace, "scored"), Barrier(workspace)
-    assert rows_to_train_on(workspace, whole, barrier, "rows") is whole
+    assert barrier.without(whole, "rows") is whole
     barrier.declare("search", [write_texts(workspace, "queries", ["Nobody asks for this one."])])
-    assert rows_to_train_on(workspace, whole, barrier, "rows") is whole
-    assert rows_to_train_on(workspace, whole, barrier, "rows") is whole and barrier.left_out["rows"] == {
-        "search": 0
-    }
+    assert barrier.without(whole, "rows") is whole
+    assert barrier.without(whole, "rows") is whole and barrier.left_out["rows"] == {"search": 0}

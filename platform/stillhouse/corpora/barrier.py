@@ -48,8 +48,12 @@ class Barrier:
         self.tables: dict[str, tuple[TextTable, ...]] = {}
         self.left_out: dict[str, Counter[str]] = {}
 
-    def declare(self, evaluator: str, tables: Iterable[TextTable]) -> None:
-        """Bar the texts that an evaluator measures with."""
+    def declare(self, evaluator: str, texts: Iterable[str | TextTable]) -> None:
+        """Bar the texts that an evaluator measures with: texts, or tables of them."""
+        given = list(texts)
+        tables = [each for each in given if isinstance(each, TextTable)]
+        bare = [clean(each) for each in given if isinstance(each, str)]
+        tables += [write_texts(self.workspace, f"measured-{evaluator}", bare)] if bare else []
         self.tables[evaluator] = tuple(dict.fromkeys((*self.tables.get(evaluator, ()), *tables)))
         self.__dict__.pop("_evaluators", None)
 
@@ -82,17 +86,17 @@ class Barrier:
         name = self.bars(text)
         return Rejected(text, f"{_MEASURED}{name}") if name else text
 
-    def report(self, rows: str, counts: Mapping[str, int]) -> None:
+    def report(self, what: str, counts: Mapping[str, int]) -> None:
         """Say how many rows are left out, by evaluator, and remember it.
 
         Args:
-            rows: The rows in a word, such as ``texts``.
+            what: The rows in a word, such as ``texts``.
             counts: Evaluator to number; those without any may be missing.
         """
-        if self.tables:
-            self.left_out.setdefault(rows, Counter()).update(counts)
+        if self.tables and (what not in self.left_out or any(counts.values())):
+            self.left_out.setdefault(what, Counter()).update(counts)
             each = ", ".join(f"{name} {counts.get(name, 0):,}" for name in self.tables)
-            say(f"  {sum(counts.values()):,} {rows} are left out, since they measure: {each}")
+            say(f"  {sum(counts.values()):,} {what} are left out, since they measure: {each}")
 
     @staticmethod
     def counted(reasons: Mapping[str, int]) -> dict[str, int]:
@@ -100,12 +104,65 @@ class Barrier:
         ours = {reason: count for reason, count in reasons.items() if reason.startswith(_MEASURED)}
         return {reason.removeprefix(_MEASURED): count for reason, count in ours.items()}
 
-    def refusal(self, rows: str, counts: Mapping[str, int]) -> BadInput:
+    def without_texts(self, table: TextTable) -> TextTable:
+        """Leave barred texts out of a table; see `without`."""
+        return self.without(Examples({"text": table}, AllRows(), table.label), "texts").columns["text"]
+
+    def without(self, examples: Examples, what: str) -> Examples:
+        """Leave out the rows that name a barred text, and those texts; the result is cached.
+
+        Args:
+            examples: The rows; they are returned as they are if none is barred.
+            what: The rows in a word.
+
+        Raises:
+            BadInput: If no row would remain.
+        """
+        if not self.tables:
+            return examples
+        signature = {"source": examples.fingerprint, "barrier": self.signature}
+        note = note_path(self.workspace, f"{examples.label}-kept", signature)
+        with locked(note.with_suffix(".lock")):
+            known = read_json(note) if has_note(note) else {"examples": None, "left_out": None}
+            kept = restore_examples(self.workspace, known["examples"]) if known["examples"] else None
+            if known["left_out"] is None or (known["examples"] and kept is None):
+                kept, counts = self._kept(examples, what)
+                known = {"examples": describe_examples(kept) if kept else None, "left_out": counts}
+                write_note(note, known)
+        self.report(what, known["left_out"])
+        return kept or examples
+
+    def _kept(self, examples: Examples, what: str) -> tuple[Examples | None, dict[str, int]]:
+        """The rows that name no barred text, None for all of them, and the numbers of the others."""
+        workspace, places = self.workspace, {"": 0, **{name: at + 1 for at, name in enumerate(self.tables)}}
+        barred: dict[TextTable, IntArray] = {
+            table: np.array([places[self.bars(text)] for text in open_texts(workspace, table)])
+            for table in dict.fromkeys(examples.columns.values())
+        }
+        rows = open_examples(workspace, examples)
+        sides = [barred[examples.columns[name]][ids].reshape(len(ids), -1) for name, ids in rows.ids.items()]
+        by_N = np.concatenate(sides, axis=1).max(axis=1)
+        counts = {name: int((by_N == place).sum()) for name, place in places.items() if name}
+        if by_N.all():
+            raise self.refusal(what, counts)
+        if not by_N.any():
+            return None, counts
+        rest, smaller, moved = restrict(rows, np.flatnonzero(by_N == 0)), {}, {}
+        for table, place_N in barred.items():
+            texts = compress(open_texts(workspace, table), place_N == 0)
+            smaller[table] = write_texts(workspace, table.label, texts, deduplicate=False)
+            moved[table] = np.cumsum(place_N == 0) - 1
+        columns = {name: smaller[table] for name, table in examples.columns.items()}
+        ids = {name: moved[examples.columns[name]][each] for name, each in rest.ids.items()}
+        label = f"{examples.label}-kept"
+        return write_rows(workspace, columns, ids, label, rest.notes, rest.values), counts
+
+    def refusal(self, what: str, counts: Mapping[str, int]) -> BadInput:
         """What to raise where nothing is left to train on."""
         each = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
         return BadInput(
-            f"there must be enough {rows} that the experiment does not measure with, but too few are left to "
-            f"train on after those that measure were left out: {each}. Give other {rows}."
+            f"there must be enough {what} that the experiment does not measure with, but too few are left to "
+            f"train on after those that measure were left out: {each}. Give other {what}."
         )
 
 
@@ -118,72 +175,3 @@ def is_telling(sentence: str) -> bool:
 def _sentences(text: str) -> list[str]:
     """The sentences of a cleaned text, none where it is but one."""
     return split_sentences(text) if _GOES_ON.search(text) else []
-
-
-def declared(workspace: Workspace, label: str, texts: Iterable[str]) -> TextTable:
-    """Write the texts that an evaluator measures with."""
-    return write_texts(workspace, f"measured-{label}", map(clean, texts))
-
-
-def texts_to_train_on(workspace: Workspace, table: TextTable, barrier: Barrier) -> TextTable:
-    """Leave the barred texts out of a table; see `rows_to_train_on`."""
-    texts = Examples({"text": table}, AllRows(), label=table.label)
-    return rows_to_train_on(workspace, texts, barrier, "texts").columns["text"]
-
-
-def rows_to_train_on(workspace: Workspace, examples: Examples, barrier: Barrier, rows: str) -> Examples:
-    """Leave out the rows that name a barred text, and those texts; the result is cached.
-
-    Args:
-        workspace: Holds the examples.
-        examples: The rows; they are returned as they are if none is barred.
-        barrier: What is measured with; it is told the numbers.
-        rows: The rows in a word.
-
-    Raises:
-        BadInput: If no row would remain.
-    """
-    if not barrier.tables:
-        return examples
-    label = f"{examples.label}-kept"
-    note = note_path(workspace, label, {"source": examples.fingerprint, "barrier": barrier.signature})
-    with locked(note.with_suffix(".lock")):
-        known = read_json(note) if has_note(note) else {"examples": None, "left_out": None}
-        kept = restore_examples(workspace, known["examples"]) if known["examples"] else None
-        if known["left_out"] is None or (known["examples"] and kept is None):
-            kept, counts = _kept(workspace, examples, barrier, rows)
-            known = {"examples": describe_examples(kept) if kept else None, "left_out": counts}
-            write_note(note, known)
-    barrier.report(rows, known["left_out"])
-    return kept or examples
-
-
-def _kept(
-    workspace: Workspace, examples: Examples, barrier: Barrier, what: str
-) -> tuple[Examples | None, dict[str, int]]:
-    """The rows that name no barred text, None where none does, and the numbers of the others by evaluator."""
-    places = {"": 0} | {name: place for place, name in enumerate(barrier.tables, start=1)}
-    tables = dict.fromkeys(examples.columns.values())
-    barred: dict[TextTable, IntArray] = {
-        table: np.array([places[barrier.bars(text)] for text in open_texts(workspace, table)])
-        for table in tables
-    }
-    rows = open_examples(workspace, examples)
-    sides = (barred[examples.columns[name]][ids].reshape(len(ids), -1) for name, ids in rows.ids.items())
-    by_N = np.concatenate(list(sides), axis=1).max(axis=1)
-    counts = {name: int((by_N == place).sum()) for name, place in places.items() if name}
-    if by_N.all():
-        raise barrier.refusal(what, counts)
-    if not by_N.any():
-        return None, counts
-    smaller = {
-        table: write_texts(
-            workspace, table.label, compress(open_texts(workspace, table), place_N == 0), deduplicate=False
-        )
-        for table, place_N in barred.items()
-    }
-    moved = {table: np.cumsum(place_N == 0) - 1 for table, place_N in barred.items()}
-    rest = restrict(rows, np.flatnonzero(by_N == 0))
-    columns = {name: smaller[table] for name, table in examples.columns.items()}
-    ids = {name: moved[examples.columns[name]][each] for name, each in rest.ids.items()}
-    return write_rows(workspace, columns, ids, f"{examples.label}-kept", rest.notes, rest.values), counts

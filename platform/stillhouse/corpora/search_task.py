@@ -20,7 +20,6 @@ from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.notes import has_note, write_note
 from stillhouse.core.types import IntArray
-from stillhouse.corpora.barrier import declared
 from stillhouse.corpora.published.judged import (
     JudgedCollection,
     JudgedQueries,
@@ -30,7 +29,7 @@ from stillhouse.corpora.published.judged import (
     read_judged,
 )
 from stillhouse.corpora.reading.ingest import note_path
-from stillhouse.corpora.reading.sentences import dedup_key
+from stillhouse.corpora.reading.sentences import clean, dedup_key
 from stillhouse.corpora.tables import Judgements, open_texts, write_collection, write_texts
 from stillhouse.values.data import Collection, TextTable
 
@@ -258,7 +257,7 @@ def _write(workspace: Workspace, label: str, splits: tuple[_Split, _Split], divi
         counts.append(len(asked))
     for note in dict.fromkeys(note for collection in opened for note in collection.notes):
         say(f"  note: {note}")
-    held_out = declared(workspace, label, [*queries, *judged_texts])
+    held_out = write_texts(workspace, f"{label}-measured", map(clean, [*queries, *judged_texts]))
     sizes = [f"{len(open_texts(workspace, table)):,}" for table, *_ in passages.values()]
     how = ", divided by query" if divided else ""
     searched = f"{' and '.join(sizes)} passages"

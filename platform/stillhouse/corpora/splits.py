@@ -37,7 +37,8 @@ def split_table(
         texts = open_texts(workspace, table)
         if len(texts) < LEAST_TEXTS:
             raise BadInput(
-                f"a corpus must have at least {LEAST_TEXTS} texts to be split, but has {len(texts)}. Give more text."
+                f"a corpus must have at least {LEAST_TEXTS} texts to be split, but has {len(texts)}. Give "
+                "more text."
             )
         edge = int(_BUCKETS * min(0.2, held_out / len(texts)))
         made = _distributed(workspace, table.label, texts, edge)

@@ -14,10 +14,9 @@ import numpy as np
 from stillhouse.core.artifacts import Workspace, locked
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput
-from stillhouse.corpora.barrier import declared
 from stillhouse.corpora.reading.corpus import ReadOptions
 from stillhouse.corpora.reading.ingest import ingest, note_path
-from stillhouse.corpora.reading.sentences import dedup_key, split_sentences
+from stillhouse.corpora.reading.sentences import clean, dedup_key, split_sentences
 from stillhouse.corpora.search_task import SearchTask, note_task, recall_task
 from stillhouse.corpora.tables import open_texts, write_collection, write_texts
 from stillhouse.values.data import Collection
@@ -106,7 +105,7 @@ def synthetic_task(
             made.append(_written(workspace, split, chosen, others, seed))
             held_out += chosen
         texts = [text for each in held_out for text in (each.query, each.passage, each.text)]
-        kept_out = declared(workspace, "synthetic", texts)
+        kept_out = write_texts(workspace, "synthetic-measured", map(clean, texts))
         counts = [
             len(open_texts(workspace, table)) for part in made for table in (part.queries, part.passages)
         ]

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
 
@@ -489,9 +488,12 @@ def restrict(rows: Rows, kept: IntArray) -> Rows:
     """
     notes = dict(rows.notes)
     if RUNS in notes:
-        ends = np.cumsum([run["rows"] for run in notes[RUNS]])
-        places = np.searchsorted(ends, kept, side="right").tolist()
-        notes[RUNS] = [{**notes[RUNS][at], "rows": len(list(run))} for at, run in groupby(places)]
+        runs = np.searchsorted(np.cumsum([run["rows"] for run in notes[RUNS]]), kept, side="right")
+        starts = np.flatnonzero(np.diff(runs, prepend=-1))
+        sizes = np.diff(starts, append=len(runs)).tolist()
+        notes[RUNS] = [
+            {**notes[RUNS][runs[at]], "rows": size} for at, size in zip(starts, sizes, strict=True)
+        ]
     return Rows(
         {name: ids[kept] for name, ids in rows.ids.items()},
         {name: value[kept] for name, value in rows.values.items()},

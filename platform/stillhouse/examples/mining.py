@@ -159,8 +159,8 @@ def build_mined(
     """Mine the negatives of examples whose origin is `Mined`, unless finished; other processes wait for it.
 
     Pairs for which the rule leaves fewer than K negatives, or without a teacher vector, are left out and
-    counted in the manifest. Of passages with equal texts (see `dedup_key`) the first is the only candidate, and
-    equal queries have each other's positives. A killed process loses one part.
+    counted in the manifest. Of passages with equal texts (see `dedup_key`) the first is the only candidate,
+    and equal queries have each other's positives. A killed process loses one part.
 
     Args:
         workspace: Holds the pairs and both stores.

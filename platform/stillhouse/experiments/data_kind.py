@@ -87,8 +87,8 @@ class DataKind(Kind[P]):
         """A stand-in for the prepared form, made without reading anything: enough to plan with."""
         raise NotImplementedError
 
-    def measured(self, context: "Preparation") -> "Mapping[str, Sequence[TextTable]]":
-        """The texts that its evaluators measure with, on dev and on test, by evaluator: none is trained on."""
+    def measured(self, context: "Preparation") -> "Mapping[str, Sequence[str | TextTable]]":
+        """What its evaluators measure with on dev and test, by evaluator; none of it is trained on."""
         return {}
 
     def prepare(self, context: "Preparation") -> P | None:

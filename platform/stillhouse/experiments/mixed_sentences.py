@@ -61,7 +61,7 @@ def _admitted(part: Part, context: "Preparation") -> Part:
     """The training texts of a source without those that say what a held-out text says."""
     if part is None:
         return None
-    table = context.to_train_on(part[0])
+    table = context.barrier.without_texts(part[0])
     return table, context.rows(table)
 
 

@@ -10,7 +10,7 @@ from stillhouse.core.artifacts import locked, read_json
 from stillhouse.core.errors import require
 from stillhouse.core.identity import spec
 from stillhouse.core.notes import has_note, write_note
-from stillhouse.corpora.barrier import Barrier, declared, rows_to_train_on
+from stillhouse.corpora.barrier import Barrier
 from stillhouse.corpora.reading.corpus import hub_name, list_files
 from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
 from stillhouse.corpora.reading.parallel import ParallelCorpus, moses_pair
@@ -23,7 +23,7 @@ from stillhouse.evaluation.crosslingual_sts import (
     resolve_crosslingual_sts,
 )
 from stillhouse.evaluation.translation import Translations
-from stillhouse.values.data import Examples, TextTable
+from stillhouse.values.data import Examples
 
 if TYPE_CHECKING:
     from stillhouse.core.artifacts import Workspace
@@ -126,8 +126,8 @@ def read_parallel_data(
             write_note(note, {"parts": [describe_examples(part) for part in parts if part]})
     whole, dev, test = (part for part in parts if part is not None)
     barrier = barrier or Barrier(workspace)
-    barrier.declare("translation", [_texts_of(workspace, part) for part in (dev, test)])
-    train = rows_to_train_on(workspace, whole, barrier, "pairs")
+    barrier.declare("translation", chain(_texts_of(workspace, dev), _texts_of(workspace, test)))
+    train = barrier.without(whole, "pairs")
     if not last:
         return ParallelParts(train, dev, test)
     own, other = (
@@ -137,11 +137,11 @@ def read_parallel_data(
     return ParallelParts(own, dev, test, other)
 
 
-def _texts_of(workspace: "Workspace", pairs: Examples) -> TextTable:
-    """Both sides of pairs that are measured."""
+def _texts_of(workspace: "Workspace", pairs: Examples) -> Iterator[str]:
+    """Both sides of pairs."""
     rows = open_rows(workspace, pairs)
-    sides = (open_texts(workspace, table)[rows[side]] for side, table in pairs.columns.items())
-    return declared(workspace, "translation", chain.from_iterable(sides))
+    for side, table in pairs.columns.items():
+        yield from open_texts(workspace, table)[rows[side]]
 
 
 def crosslingual_texts(root: str) -> Iterator[str]:

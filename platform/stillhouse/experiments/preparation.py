@@ -15,7 +15,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import Spec, canonical, fingerprint
 from stillhouse.core.notes import has_note, publish_notes, write_note
 from stillhouse.core.roles import PLAIN
-from stillhouse.corpora.barrier import Barrier, rows_to_train_on, texts_to_train_on
+from stillhouse.corpora.barrier import Barrier
 from stillhouse.corpora.pydocs.selection import pydocs
 from stillhouse.corpora.tables import count_rows, open_texts
 from stillhouse.experiments.data_kind import PYDOCS_PAIRS, PYDOCS_SENTENCES, of_pydocs
@@ -225,17 +225,9 @@ class Preparation:
         barrier = Barrier(self.workspace)
         for kind in self.experiment.kinds:
             measured = {} if kind.key in self.unread.kinds else kind.measured(self)
-            for evaluator, tables in measured.items():
-                barrier.declare(evaluator, tables)
+            for evaluator, texts in measured.items():
+                barrier.declare(evaluator, texts)
         return barrier
-
-    def to_train_on(self, texts: TextTable) -> TextTable:
-        """A table without the texts that are measured with."""
-        return texts_to_train_on(self.workspace, texts, self.barrier)
-
-    def rows_to_train_on(self, examples: Examples, rows: str = "pairs") -> Examples:
-        """Examples without the rows that name a text that is measured with."""
-        return rows_to_train_on(self.workspace, examples, self.barrier, rows)
 
     def rows(self, texts: TextTable) -> int:
         """Number of texts of a table."""

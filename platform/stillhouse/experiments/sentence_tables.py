@@ -38,7 +38,7 @@ def read_corpus(
         raise barrier.refusal("texts", left_out)
     train, dev, test = split_table(context.workspace, table, held_out=held_out)
     barrier.declare("agreement", [dev, test])
-    parts = context.to_train_on(train), dev, test
+    parts = barrier.without_texts(train), dev, test
     say_split("texts", [context.rows(part) for part in parts])
     return parts
 

@@ -80,15 +80,13 @@ class LabelledTask(DataKind[TaskData]):
             untuned=nothing if known.second and len(known.labels) == 2 else None,
         )
 
-    def measured(self, context: "Preparation") -> "Mapping[str, list[TextTable]]":
+    def measured(self, context: "Preparation") -> "Mapping[str, list[str]]":
         """The rows of dev, and of test where its labels are public."""
-        from stillhouse.corpora.barrier import declared
         from stillhouse.experiments.task_rows import measured_splits
 
         task = task_name(self.name)
         rows = [row for split in measured_splits(task, self.root) for row in read_task(split)]
-        texts = [text for row in rows for text in (row.first, row.second) if text]
-        return {task: [declared(context.workspace, task, texts)]}
+        return {task: [text for row in rows for text in (row.first, row.second) if text]}
 
     def prepare(self, context: "Preparation") -> TaskData:
         """Read the rows, and register what measures the test rows."""
@@ -96,7 +94,7 @@ class LabelledTask(DataKind[TaskData]):
 
         task, final = read_labelled_task(context.workspace, self.name, self.root)
         if context.training:
-            task = replace(task, examples=context.rows_to_train_on(task.examples, "rows"))
+            task = replace(task, examples=context.barrier.without(task.examples, "rows"))
         context.test += final
         context.reads(task.examples.columns["text"])
         context.facts |= {"task": self.name}

@@ -133,7 +133,7 @@ class Pairs(DataKind[PairData]):
         pairs = self.read(context.workspace, context) if context.training else None
         if pairs is None:
             return None
-        pairs = context.rows_to_train_on(pairs)
+        pairs = context.barrier.without(pairs, "pairs")
         examples = with_negatives(pairs, self.mining, self.number_mined, context.store)
         if isinstance(examples.origin, Mined):
             context.embedded(pairs.columns["query"], QUERY)

@@ -82,14 +82,13 @@ class Parallel(DataKind[ParallelData]):
         store = Store(texts, experiment.placeholder_teacher)
         return ParallelData(pairs, store)
 
-    def measured(self, context: "Preparation") -> "Mapping[str, list[TextTable]]":
+    def measured(self, context: "Preparation") -> "Mapping[str, list[str]]":
         """STS between languages, and Tatoeba."""
-        from stillhouse.corpora.barrier import declared
         from stillhouse.experiments.parallel_text import crosslingual_texts
 
         root = context.experiment.selection.data_root
         texts = list(crosslingual_texts(root)) if root else []
-        return {"crosslingual": [declared(context.workspace, "crosslingual", texts)]} if texts else {}
+        return {"crosslingual": texts} if texts else {}
 
     def prepare(self, context: "Preparation") -> ParallelData:
         """Read the pairs; the teacher embeds the sources, which also serve as sentences."""

@@ -110,7 +110,7 @@ class Scores(DataKind[ScoreData]):
                 limit=self.count,
                 refresh=context.refresh,
             )
-            examples = context.rows_to_train_on(read)
+            examples = context.barrier.without(read, "pairs")
             rows = context.row_count(examples)
             context.facts |= {"reranker": f"the scores of {self.path}", "pairs": rows}
             context.provide(Pairs, PairData(examples, {}, rows))

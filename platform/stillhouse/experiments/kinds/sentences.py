@@ -186,13 +186,12 @@ class Sentences(DataKind[SentenceData]):
         texts = TextTable(f"placeholder {self.key}")
         return SentenceData(Store(texts, experiment.placeholder_teacher), rows=1 << 40)
 
-    def measured(self, context: "Preparation") -> "Mapping[str, list[TextTable]]":
+    def measured(self, context: "Preparation") -> "Mapping[str, list[str]]":
         """The sentences of STS; those of agreement are held out of the corpus once it is read."""
-        from stillhouse.corpora.barrier import declared
         from stillhouse.experiments.sentence_tables import sts_texts
 
         texts = list(sts_texts(context.experiment.selection.data_root))
-        return {"sts": [declared(context.workspace, "sts", texts)]} if texts else {}
+        return {"sts": texts} if texts else {}
 
     def prepare(self, context: "Preparation") -> SentenceData:
         """Read the corpus, add copies, and hold sentences out to measure agreement with the teacher."""
@@ -236,7 +235,7 @@ class Sentences(DataKind[SentenceData]):
         if self.is_pydocs:
             docs = context.pydocs()
             context.barrier.declare("agreement", [docs.dev_sentences, docs.test_sentences])
-            return context.to_train_on(docs.sentences), docs.dev_sentences, docs.test_sentences
+            return context.barrier.without_texts(docs.sentences), docs.dev_sentences, docs.test_sentences
         return read_corpus(context, self.corpus, self.held_out, self.read_options())
 
     def read_options(self) -> "ReadOptions":

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput
-from stillhouse.corpora.tables import open_rows, open_texts, write_rows, write_texts
+from stillhouse.corpora.tables import open_rows, open_texts, open_values, write_rows, write_texts
 from stillhouse.examples import mining
 from stillhouse.examples.mining import Miner, build_mined, first_of_equal
 from stillhouse.examples.negative_selection import known_positives, nearest
@@ -191,11 +191,12 @@ def planned(workspace: Workspace, tiny_model: Path) -> Callable[..., Examples]:
             for name, texts in zip(("query", "passage"), zip(*pairs, strict=True), strict=True)
         }
         rows = np.arange(len(pairs))
-        given = write_rows(workspace, tables, {"query": rows, "passage": rows}, "pairs")
+        both = {"query": rows, "passage": rows}
+        given = write_rows(workspace, tables, both, "pairs", values={"label": rows})
         by_query, by_passage = (Store(table, teacher, dtype="float32") for table in tables.values())
         build_stores(workspace, [by_query, by_passage], local=True)
         origin = Mined(given, by_query, by_passage, negatives, Mining(**values))
-        return Examples({**tables, "negatives": tables["passage"]}, origin, "mined")
+        return Examples({**tables, "negatives": tables["passage"]}, origin, "mined", ("label",))
 
     return plan
 
@@ -204,6 +205,9 @@ def by_texts(workspace: Workspace, examples: Examples) -> dict[tuple[str, str], 
     """Return a mapping from query and passage texts to the negatives' texts."""
     build_mined(workspace, examples)
     rows = open_rows(workspace, examples)
+    assert rows["query"].tolist() == open_values(workspace, examples)["label"].tolist(), (
+        "rows keep what is theirs"
+    )
     queries, passages = (open_texts(workspace, examples.columns[name]) for name in ("query", "passage"))
     pairs = zip(queries[rows["query"]], passages[rows["passage"]], strict=True)
     return {pair: set(passages[row]) for pair, row in zip(pairs, rows["negatives"], strict=True)}
@@ -246,6 +250,19 @@ def test_mining_resumes_and_parts_may_be_mined_elsewhere(
     shutil.rmtree(folder)
     build_mined(workspace, examples)
     assert open_rows(workspace, examples)["negatives"].tolist() == found
+
+
+def test_queries_that_differ_in_case_have_each_others_positives(
+    workspace: Workspace, planned: Callable[..., Examples]
+) -> None:
+    answers = sentences(24, 6)
+    pairs = [(f"{text} query", text) for text in answers[:22]]
+    pairs += [(f"{answers[0].upper()} Query.", answers[22]), (pairs[1][0], f"{answers[0].title()}.")]
+    found = by_texts(workspace, planned(pairs, negatives=20, **FREE))
+    own = {answers[0], answers[22], pairs[-1][1]}
+    assert not own & (found[pairs[0]] | found[pairs[22]])
+    assert not own & found[pairs[1]] - {answers[22]} and found[pairs[1]] == found[pairs[-1]]
+    assert all(len({text.lower().rstrip(".") for text in negatives}) == 20 for negatives in found.values())
 
 
 def test_random_negatives_depend_on_the_seed_alone(

@@ -29,6 +29,17 @@ MUTANTS: list[Mutant] = [
         ("order_N[held_out : 2 * held_out]", "order_N[:held_out]", "dev and test are the same texts"),
     ),
     *mistakes(
+        "corpora/barrier.py",
+        "experiments/test_barrier.py",
+        ("for sentence in _sentences(text) if", "for sentence in () if", "only whole texts are compared"),
+        ("if is_telling(sentence))", ")", "a heading bars every text that has it"),
+    ),
+    *mistakes(
+        "corpora/tables.py",
+        "corpora/test_restrict.py",
+        ("name: value[kept] for name", "name: value for name", "rows with the values of others"),
+    ),
+    *mistakes(
         "corpora/candidates.py",
         "corpora/test_candidates.py",
         ("if not force_gold or not missing:", "if not missing:", "the misses of dev are hidden"),

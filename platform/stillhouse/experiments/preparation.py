@@ -343,6 +343,7 @@ class Preparation:
             {"fraction": budget.fraction, "fraction_of": budget.fraction_of} if budget.fraction < 1 else {}
         )
         left_out = {f"{rows}_left_out": sum(by.values()) for rows, by in self.barrier.left_out.items()}
+        left_out = {name: count for name, count in left_out.items() if count or "collection" in self.facts}
         facts = {
             "teacher": self.teacher.name,
             "teacher_head": str(head_of(self.teacher)),

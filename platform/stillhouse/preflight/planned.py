@@ -154,7 +154,8 @@ def read(
     where = Embedding(local=True, device=device)
     context = Preparation(experiment, workspace, where, unread=skipped, measures=False)
     source = experiment.source
-    if not all(kind.at_hand(context) for kind in experiment.kinds):
+    # The source comes last: whether it has been read depends on what is measured.
+    if not all(kind.at_hand(context) for kind in reversed(experiment.kinds)):
         say("  the text has not been read yet: looking at some of it")
         label = str(getattr(source, "corpus", source.key))
         return dataclasses.replace(plan, texts=tuple(source.glimpse(SAMPLE)), label=label)

@@ -25,7 +25,7 @@ MUTANTS: list[Mutant] = [
     *mistakes(
         "corpora/mixing.py",
         "corpora/test_mixing.py",
-        ("map(barrier.checked, ", "iter(", "queries are trained on"),
+        ("check = barrier.checking(self.left_out)", "check = str", "queries are trained on"),
         ("order_N[held_out : 2 * held_out]", "order_N[:held_out]", "dev and test are the same texts"),
     ),
     *mistakes(

@@ -7,7 +7,7 @@ characters of a script without blanks. A shorter sentence, such as "See also.", 
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from itertools import chain, compress
 from typing import Any
@@ -29,7 +29,6 @@ LEAST_WORDS, LEAST_CHARACTERS = 5, 8
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _GOES_ON = re.compile(r"[^\w\s.,'’\"“”()\[\]{}/:=*+<>|`#&%$@~^\\-]\W*\w|\.[^\w\s]*\s+\S")
 """A mark that may end a sentence, and more text after it."""
-_MEASURED = "measured by "
 
 
 class Barrier:
@@ -81,10 +80,15 @@ class Barrier:
         parts = chain([text], told)
         return next((name for part in parts if (name := self._evaluators.get(dedup_key(part)))), "")
 
-    def checked(self, text: str) -> str | Rejected:
-        """Return a cleaned text, or reject it if it is barred."""
-        name = self.bars(text)
-        return Rejected(text, f"{_MEASURED}{name}") if name else text
+    def checking(self, counts: Counter[str]) -> Callable[[str], str | Rejected]:
+        """Make what rejects the barred ones of cleaned texts, and counts them by evaluator."""
+
+        def check(text: str) -> str | Rejected:
+            name = self.bars(text)
+            counts.update([name] if name else [])
+            return Rejected(text, f"measured by {name}") if name else text
+
+        return check
 
     def report(self, what: str, counts: Mapping[str, int]) -> None:
         """Say how many rows are left out, by evaluator, and remember it.
@@ -97,12 +101,6 @@ class Barrier:
             self.left_out.setdefault(what, Counter()).update(counts)
             each = ", ".join(f"{name} {counts.get(name, 0):,}" for name in self.tables)
             say(f"  {sum(counts.values()):,} {what} are left out, since they measure: {each}")
-
-    @staticmethod
-    def counted(reasons: Mapping[str, int]) -> dict[str, int]:
-        """Count what `checked` has rejected, by evaluator, among the reasons of all rejected texts."""
-        ours = {reason: count for reason, count in reasons.items() if reason.startswith(_MEASURED)}
-        return {reason.removeprefix(_MEASURED): count for reason, count in ours.items()}
 
     def without_texts(self, table: TextTable) -> TextTable:
         """Leave barred texts out of a table; see `without`."""
@@ -123,13 +121,13 @@ class Barrier:
         signature = {"source": examples.fingerprint, "barrier": self.signature}
         note = note_path(self.workspace, f"{examples.label}-kept", signature)
         with locked(note.with_suffix(".lock")):
-            known = read_json(note) if has_note(note) else {"examples": None, "left_out": None}
-            kept = restore_examples(self.workspace, known["examples"]) if known["examples"] else None
-            if known["left_out"] is None or (known["examples"] and kept is None):
+            noted: dict[str, Any] = read_json(note) if has_note(note) else {}
+            kept = restore_examples(self.workspace, noted["examples"]) if noted.get("examples") else None
+            if not noted or (noted["examples"] and kept is None):
                 kept, counts = self._kept(examples, what)
-                known = {"examples": describe_examples(kept) if kept else None, "left_out": counts}
-                write_note(note, known)
-        self.report(what, known["left_out"])
+                noted = {"examples": describe_examples(kept) if kept else None, "left_out": counts}
+                write_note(note, noted)
+        self.report(what, noted["left_out"])
         return kept or examples
 
     def _kept(self, examples: Examples, what: str) -> tuple[Examples | None, dict[str, int]]:

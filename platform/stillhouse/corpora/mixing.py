@@ -16,7 +16,7 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.core.notes import has_note, write_note
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.barrier import Barrier
-from stillhouse.corpora.reading.corpus import ReadOptions, hub_name, list_files, read_texts
+from stillhouse.corpora.reading.corpus import Check, ReadOptions, hub_name, list_files, read_texts
 from stillhouse.corpora.reading.counting import Taking
 from stillhouse.corpora.reading.ingest import corpus_label, note_path
 from stillhouse.corpora.reading.sentences import dedup_key
@@ -75,11 +75,13 @@ class MixSource:
         files = [] if hub_name(self.corpus) else list_files(self.corpus)[1]
         return {"source": self.corpus, "files": files, "options": self.options}
 
-    def texts(self, barrier: Barrier, taking: Taking[str | Rejected]) -> Iterator[str | Rejected]:
+    def texts(
+        self, workspace: Workspace, taking: Taking[str | Rejected], check: Check
+    ) -> Iterator[str | Rejected]:
         """Read it, and reject what is measured with; of a table that has been read, all texts."""
         if isinstance(self.corpus, TextTable):
-            return map(barrier.checked, open_texts(barrier.workspace, self.corpus))
-        return read_texts(self.corpus, self.options, taking, barrier.checked)
+            return map(check, open_texts(workspace, self.corpus))
+        return read_texts(self.corpus, self.options, taking, check)
 
 
 @dataclass(frozen=True)
@@ -148,10 +150,9 @@ def mix_texts(
                 return known
         reading = _Reading(workspace, sources, barrier, count)
         mixed = _divided(workspace, reading.read(), held_out)
-        left_out = barrier.counted(reading.reasons)
         noted = {split: _noted(getattr(mixed, split)) for split in _SPLITS}
-        write_note(note, {**noted, "left_out": left_out})
-    barrier.report("texts", left_out)
+        write_note(note, {**noted, "left_out": reading.left_out})
+    barrier.report("texts", reading.left_out)
     return mixed
 
 
@@ -162,14 +163,15 @@ class _Reading:
         self, workspace: Workspace, sources: Sequence[MixSource], barrier: Barrier, count: int
     ) -> None:
         self.workspace, self.sources, self.count = workspace, sources, count
-        self.seen, self.reasons = SeenKeys(workspace.root), Counter[str]()
+        self.seen, self.left_out = SeenKeys(workspace.root), Counter[str]()
         # Of what is drawn of a source, as much may be in the sources before it.
         self.takings = [
             Taking[str | Rejected](2 * count, stream=bool(hub_name(source.name)), by_hash=True)
             for source in sources
         ]
         both = zip(sources, self.takings, strict=True)
-        self.streams = [source.texts(barrier, taking) for source, taking in both]
+        check = barrier.checking(self.left_out)
+        self.streams = [source.texts(workspace, taking, check) for source, taking in both]
         self.counts = [0] * len(sources)
         self.ended = [source.share == 0 for source in sources]
 
@@ -211,7 +213,6 @@ class _Reading:
 
     def _new(self, block: Sequence[str | Rejected]) -> list[str | Rejected]:
         """Those of some texts that were not seen before, and what a reader has rejected."""
-        self.reasons.update(text.reason for text in block if isinstance(text, Rejected))
         keys = b"".join(dedup_key(text) for text in block if isinstance(text, str))
         new = iter(self.seen.new(keys))
         return [text for text in block if not isinstance(text, str) or next(new)]

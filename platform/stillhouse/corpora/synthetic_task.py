@@ -104,8 +104,8 @@ def synthetic_task(
                 )
             made.append(_written(workspace, split, chosen, others, seed))
             held_out += chosen
-        texts = [text for each in held_out for text in (each.query, each.passage, each.text)]
-        kept_out = write_texts(workspace, "synthetic-measured", map(clean, texts))
+        measured = [text for each in held_out for text in (each.query, each.passage, each.text)]
+        kept_out = write_texts(workspace, "synthetic-measured", map(clean, measured))
         counts = [
             len(open_texts(workspace, table)) for part in made for table in (part.queries, part.passages)
         ]

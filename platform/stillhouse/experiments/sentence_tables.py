@@ -1,5 +1,6 @@
 """Sentences read from a corpus as tables, and what measures a student of them."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -33,8 +34,8 @@ def read_corpus(
     """
     barrier = context.barrier
     table = ingest(context.workspace, corpus, options, refresh=context.refresh, barrier=barrier)
-    left_out = barrier.left_out.get("texts", {})
-    if context.rows(table) < LEAST_TEXTS and any(left_out.values()):
+    left_out = barrier.left_out.get("texts", Counter[str]())
+    if context.rows(table) < LEAST_TEXTS and left_out.total():
         raise barrier.refusal("texts", left_out)
     train, dev, test = split_table(context.workspace, table, held_out=held_out)
     barrier.declare("agreement", [dev, test])

@@ -109,7 +109,7 @@ def read_texts(
         source: A file, folder, glob, ``s3://…``, ``gs://…`` or ``hf:name[:config][:split]``.
         options: How to read it.
         taking: Counts the rows; None takes what the options say.
-        check: Rejects texts before they are packed or cut; see `Barrier.checked`.
+        check: Rejects texts before they are packed or cut; see `Barrier.checking`.
 
     Yields:
         Cleaned texts within the limits, and `Rejected` rows.

@@ -67,11 +67,10 @@ def ingest(
             return found
         origin = {"source": source, "files": len(files), "options": canonical(options)}
         taking = taking_of(source, options)
-        reasons, check = Counter[str](), barrier.checked if barrier else str
-        read = read_texts(source, options, taking, check)
-        texts = _counted(read, Progress(f"reading {label}", "rows"), reasons)
+        left_out = Counter[str]()
+        read = read_texts(source, options, taking, barrier.checking(left_out) if barrier else str)
+        texts = _counted(read, Progress(f"reading {label}", "rows"))
         table = write_texts(workspace, label, texts, deduplicate=options.deduplicate, origin=origin)
-        left_out = barrier.counted(reasons) if barrier else {}
         write_note(note, {"table": table.sha256, "label": label, **origin, "left_out": left_out})
         _report(workspace.path(table), label, taking)
         if skipped := skipped_files(source):
@@ -167,12 +166,8 @@ def _noted(
     return label, note_path(workspace, label, {"version": VERSION, **signature})
 
 
-def _counted(
-    texts: Iterator[str | Rejected], progress: Progress, reasons: Counter[str]
-) -> Iterator[str | Rejected]:
+def _counted(texts: Iterator[str | Rejected], progress: Progress) -> Iterator[str | Rejected]:
     for done, text in enumerate(texts, start=1):
-        if isinstance(text, Rejected):
-            reasons[text.reason] += 1
         if done % 1000 == 0:
             progress(done, None)
         yield text

@@ -212,6 +212,13 @@ def _models(folder: Path, model: Path) -> None:
     (bare / "model.safetensors").unlink()
     pooling = next(path for path in (folder / "model").iterdir() if path.name.endswith("_Pooling")).name
     (broken("pooling-cut") / pooling / "config.json").write_text("{")
+    (folder / "adapter").mkdir()
+    (folder / "adapter" / "adapter_config.json").write_text('{"base_model_name_or_path": "org/base"}')
+    for name, kind in (("routed", "Router"), ("table", "StaticEmbedding")):
+        module = {"idx": 0, "name": "0", "path": "", "type": f"sentence_transformers.models.{kind}"}
+        (broken(name) / "modules.json").write_text(json.dumps([module]))
+    (folder / "routed" / "router_config.json").write_text('{"structure": {"query": [], "document": []}}')
+    (broken("whitened") / "config_sentence_transformers.json").write_text('{"whitening": 64}')
 
 
 def _collections(folder: Path) -> None:

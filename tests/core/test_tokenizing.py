@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from stillhouse.core.errors import BadInput
-from stillhouse.core.tokenizing import FastTokenizer, lower_cases, pad, token_batches, transformer_part
+from stillhouse.core.model_folder import read_folder
+from stillhouse.core.tokenizing import FastTokenizer, pad, token_batches
 
 
 def test_ids_are_concatenated_and_padded_on_the_right(tiny_model: Path) -> None:
@@ -31,7 +32,7 @@ def test_batches_respect_the_budget_and_cover_every_row_once() -> None:
 
 def test_do_lower_case_of_sentence_transformers_is_respected(tiny_model: Path, tmp_path: Path) -> None:
     folder = tmp_path / "cased"
-    shutil.copytree(transformer_part(tiny_model), folder)
+    shutil.copytree(read_folder(tiny_model).transformer, folder)
     tokenizer = json.loads((folder / "tokenizer.json").read_bytes())
     tokenizer["normalizer"] = None
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
@@ -39,7 +40,7 @@ def test_do_lower_case_of_sentence_transformers_is_respected(tiny_model: Path, t
     for path in folder.glob("sentence_*_config.json"):
         path.unlink()
     cased, lowered = (FastTokenizer(folder, 16)([text])[0].tolist() for text in ("The RIVER", "the river"))
-    assert cased != lowered and not lower_cases(folder)
+    assert cased != lowered and not read_folder(folder).lower
     settings = {"max_seq_length": 12, "do_lower_case": True}
     (folder / "sentence_roberta_config.json").write_text(json.dumps(settings))
     assert FastTokenizer(folder, 16)(["The RIVER"])[0].tolist() == lowered

@@ -13,7 +13,8 @@ import pytest
 from stillhouse.core.artifacts import Workspace, read_json, read_manifest, write_json
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
-from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, SETTINGS, Prompts, Reading, own_prompts
+from stillhouse.core.model_folder import read_folder
+from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, SETTINGS, Prompts, Reading
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.core.types import FloatArray
 from stillhouse.corpora.published.judged import find_collections
@@ -146,8 +147,8 @@ def test_the_student_reads_its_own_prompts_from_training_to_the_export(
         student.prompts == Prompts("find ", "read ") and read_manifest(folder)["prompts"]["query"] == "find "
     )
     texts = ["cat 1", "dog 2 house"]
-    assert export_stage(folder, tmp_path / "export") > 0.9999
-    assert own_prompts(tmp_path / "export") == student.prompts
+    assert export_stage(folder, tmp_path / "export").parity > 0.9999
+    assert read_folder(tmp_path / "export").prompts == student.prompts
     assert "encode_query" in (tmp_path / "export" / "README.md").read_text()
     stock = open_model(str(tmp_path / "export"), workspace, "cpu")
     np.testing.assert_allclose(stock.encode_query(texts), student.encode_query(texts), atol=1e-5)
@@ -254,7 +255,7 @@ def test_prompts_come_from_the_folder_by_name_or_from_the_user(
         assert experiment_of(as_mapping(chosen)) == chosen
         return chosen.teacher.published().prompts
 
-    assert prompts() == Prompts("query: ", "passage: ", "sts: ") == own_prompts(folder)
+    assert prompts() == Prompts("query: ", "passage: ", "sts: ") == read_folder(folder).prompts
     assert prompts(plain="", query="@sts") == Prompts("sts: ", "passage: ", "")
     with pytest.raises(BadInput, match=r"`teacher.prompts.query` must be a prompt of .* Did you mean query"):
         prompts(query="@querry")

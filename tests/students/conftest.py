@@ -81,6 +81,7 @@ def _config(kind: str, vocabulary: int) -> Any:
         MPNetConfig,
         Qwen3Config,
         RobertaConfig,
+        T5Config,
         XLMRobertaConfig,
     )
 
@@ -105,6 +106,17 @@ def _config(kind: str, vocabulary: int) -> Any:
             return MPNetConfig(**shape)
         case "modernbert":
             return ModernBertConfig(**shape, local_attention=8, cls_token_id=0, sep_token_id=2)
+        case "t5":
+            return T5Config(
+                vocab_size=vocabulary,
+                d_model=HIDDEN,
+                d_kv=16,
+                d_ff=48,
+                num_layers=LAYERS,
+                num_heads=2,
+                pad_token_id=1,
+                initializer_factor=1.0,
+            )
         case "qwen3":
             return Qwen3Config(**shape, num_key_value_heads=1, head_dim=16)
         case "gemma3":  # EmbeddingGemma: a decoder of Gemma 3 that reads in both directions

@@ -159,12 +159,12 @@ def test_a_folder_with_other_vectors_is_refused(
     export_asymmetric(queries, documents, prompts_of(teacher), folder, TEXTS)
     assert is_router(folder) and check_sides(queries, documents, folder, TEXTS) >= 0.9999
     other = load_sentence_transformer(replace(teacher, pooling="cls"))
-    with pytest.raises(RuntimeError, match="must give the evaluated vectors"):
+    with pytest.raises(BadInput, match="must give the evaluated vectors"):
         check_sides(queries, other, folder, TEXTS)
     with torch.no_grad():
         for weight in queries.student.parameters():  # type: ignore[attr-defined]
             weight += 0.05 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0))
-    with pytest.raises(RuntimeError, match="must give the evaluated vectors"):
+    with pytest.raises(BadInput, match="must give the evaluated vectors"):
         check_sides(queries, documents, folder, TEXTS)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").write_text("mine")

@@ -96,7 +96,7 @@ def test_the_program_of_two_towers_scores_as_they_do(
     encoder = StudentEncoder(student, words.path, MAX_LENGTH)
     monkeypatch.chdir(tmp_path)
     export_towers(student, joiner, MAX_LENGTH, "pair")
-    (names,) = run_snippets(usage(describe_export(encoder, Path("pair"), TOWERS, 1.0, kind)))
+    (names,) = run_snippets(usage(describe_export(encoder, Path("pair"), TOWERS, 1.0)))
     documents = torch.from_numpy(encoder.encode(["A document.", "Another one."]))
     with torch.no_grad():
         expected = joiner(torch.from_numpy(encoder.encode(["A claim."])), documents[None])[0].numpy()

@@ -252,18 +252,3 @@ def test_a_teacher_that_cuts_on_the_left_has_the_ends_in_store_and_exports(
         assert (written["max_length"], written["direction"]) == (40, "Left")
         config = json.loads((tmp_path / form / "tokenizer_config.json").read_text())
         assert (config["model_max_length"], config["truncation_side"]) == (40, "left")
-
-
-@pytest.mark.parametrize(
-    ("file", "settings", "named"),
-    [
-        ("tokenizer_config.json", {"padding_side": "left"}, "padding_side: left"),
-        ("config_sentence_transformers.json", {"truncate_dim": 8}, "truncate_dim"),
-    ],
-)
-def test_what_a_store_cannot_honour_is_refused_before_any_vector(
-    file: str, settings: dict[str, Any], named: str, make_family: Callable[[str], Path], workspace: Workspace
-) -> None:
-    teacher = TeacherChoice(str(altered(make_family("bge"), file, **settings))).published()
-    with pytest.raises(BadInput, match=named):
-        stored(workspace, teacher, PLAIN)

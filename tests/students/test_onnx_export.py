@@ -151,7 +151,7 @@ def test_different_vectors_are_detected(make_model: MakeModel, tmp_path: Path) -
     student = StaticStudent(base)
     export_onnx(student, base.path, MAX_LENGTH, tmp_path / "onnx")
     nn.init.normal_(student.words.weight)
-    with pytest.raises(RuntimeError, match="Do not publish"):
+    with pytest.raises(BadInput, match="must give the evaluated vectors"):
         check_onnx(StudentEncoder(student, base.path, MAX_LENGTH), tmp_path / "onnx", TEXTS)
 
 

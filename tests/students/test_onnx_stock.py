@@ -6,6 +6,7 @@ whose place stands a session on the file that sentence-transformers has chosen.
 """
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stillhouse.core.errors import BadInput
+from stillhouse.core.types import FloatArray
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.formats import write_format
 from stillhouse.students.export.modules import ONNX, ONNX_INT8
@@ -71,13 +74,65 @@ def test_the_backend_gives_the_same_vectors(
         np.testing.assert_allclose(stock.encode(TEXTS), encoder.encode(TEXTS), rtol=1e-3, atol=1e-5)
 
 
+def vocabulary_alone(make_model: MakeModel, folder: Path) -> Model:
+    """A base whose tokenizer is a ``vocab.txt``, as the first BERTs were published."""
+    source = Path(make_model("bert").path)
+    words = json.loads((source / "tokenizer.json").read_text())["model"]["vocab"]
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("".join(f"{word}\n" for word in sorted(words, key=words.__getitem__)))
+    for name in ("config.json", "model.safetensors"):
+        shutil.copyfile(source / name, folder / name)
+    return Model("vocabulary", path=str(folder))
+
+
+def by_files_alone(folder: Path, texts: list[str], *, pooled: bool) -> FloatArray:
+    """The vectors by onnxruntime and tokenizers; ``pooled`` as fastembed does, which pools the first output.
+
+    It takes length and side from ``tokenizer_config.json``, and the padding token from there too.
+    """
+    from onnxruntime import InferenceSession
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    if pooled:
+        tokenizer.enable_truncation(config["model_max_length"], direction=config["truncation_side"])
+    padding = config["pad_token"]
+    tokenizer.enable_padding(pad_id=tokenizer.token_to_id(padding), pad_token=padding)
+    encoded = tokenizer.encode_batch(texts)
+    mask_BT = np.array([each.attention_mask for each in encoded])
+    inputs = {"input_ids": np.array([each.ids for each in encoded]), "attention_mask": mask_BT}
+    session = InferenceSession(str(folder / "onnx" / "model.onnx"))
+    if not pooled:
+        return np.asarray(session.run(["sentence_embedding"], inputs)[0])
+    mask_BT1 = mask_BT[:, :, None]
+    states_BH = (session.run(None, inputs)[0] * mask_BT1).sum(axis=1) / mask_BT1.sum(axis=1)
+    return np.asarray(states_BH / np.linalg.norm(states_BH, axis=1, keepdims=True))
+
+
+def test_clients_that_read_the_files_alone_give_the_students_vectors(
+    make_model: MakeModel, backend: list[Path], tmp_path: Path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    base, folder = vocabulary_alone(make_model, tmp_path / "base"), tmp_path / "graph"
+    encoder = StudentEncoder(TransformerStudent(base, layers=(0, 2)), base.path, 16)
+    texts = [*TEXTS, f"the river {'of a model ' * 66} at the end, 9"]
+    write_format(ONNX, encoder, folder, texts)
+    stock = SentenceTransformer(str(folder), backend="onnx", device="cpu").encode(texts)
+    for found in (*(by_files_alone(folder, texts, pooled=pooled) for pooled in (False, True)), stock):
+        cosines = (found * encoder.encode(texts)).sum(axis=1)
+        assert cosines.min() > 0.99999, cosines
+    assert len(texts[-1].split()) > 200
+
+
 def test_modules_that_give_other_vectors_are_detected(make_model: MakeModel, tmp_path: Path) -> None:
     encoder = exported("bert", ONNX, make_model, tmp_path / "graph")
     file = tmp_path / "graph" / "1_Pooling" / "config.json"
     modes = json.loads(file.read_text())
     modes |= {"pooling_mode_mean_tokens": False, "pooling_mode_cls_token": True}
     file.write_text(json.dumps(modes))
-    with pytest.raises(RuntimeError, match="Do not publish"):
+    with pytest.raises(BadInput, match="must give the evaluated vectors"):
         check_onnx(encoder, tmp_path / "graph", TEXTS)
 
 

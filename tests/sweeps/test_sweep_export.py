@@ -11,14 +11,16 @@ from card_snippets import run_snippets  # type: ignore[import-not-found]
 
 from stillhouse.api import export as export_from_python
 from stillhouse.cli.main import main
-from stillhouse.core.artifacts import Workspace
+from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.core.integrity import CHECKSUMS
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import load_method
 from stillhouse.reports.model_card import Card, Deployed, model_card
 from stillhouse.search.trial import Context, follow
-from stillhouse.sweeps.export import card_of_best, export_stage
+from stillhouse.sweeps import export as export_module
+from stillhouse.sweeps.export import card_of_best, export_stage, exported
+from stillhouse.sweeps.export_check import compared_texts
 from stillhouse.training.models import encoder_in, find_model
 
 VALUES = {"distil_batch_size": 16, "finetune_batch_size": 16, "projection": 8}
@@ -35,7 +37,7 @@ def folder(context: Context) -> Path:
 def test_stock_sentence_transformers_gives_the_same_vectors(folder: Path, tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
-    assert export_stage(folder, tmp_path / "export") > 0.9999
+    assert export_stage(folder, tmp_path / "export").parity > 0.9999
     loaded = SentenceTransformer(str(tmp_path / "export"), device="cpu").encode(TEXTS)
     assert loaded.shape == (3, 8)
     np.testing.assert_allclose(loaded, encoder_in(folder).encode(TEXTS), atol=1e-5)
@@ -85,6 +87,35 @@ def test_an_export_that_has_changed_is_refused(
         (target / CHECKSUMS).write_text(f"{'0' * 64}  {listed}\n")
         with pytest.raises(BadInput, match="must be as it was written"):
             find_model(str(target), Workspace(tmp_path / "runs"))
+
+
+def test_eight_bits_are_compared_on_held_out_texts_and_state_their_loss_on_dev(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = exported(folder, tmp_path / "graph", form="onnx-int8")
+    manifest = read_manifest(folder)
+    assert made.dev is not None and made.dev.trained == pytest.approx(
+        manifest["metrics"][made.dev.figure], abs=1e-3
+    )
+    assert str(made.dev) in str(made) and str(made.dev) in (made.folder / "README.md").read_text()
+    length, texts = manifest["max_length"], compared_texts(folder, manifest["max_length"])
+    tokenizer, (*held_out, one, other) = encoder_in(folder).tokenizer, texts
+    assert (
+        len(held_out) > 5 and one.split()[:3] != other.split()[:3] and one.split()[-3:] != other.split()[-3:]
+    )
+    assert min(tokenizer.whole_lengths([one, other])) > length
+    # An export that fails is not there, and leaves the one before as it was.
+    before = (made.folder / CHECKSUMS).read_bytes()
+    monkeypatch.setattr(export_module, "write_format", lambda *_: refuse())
+    for target in (made.folder, tmp_path / "new"):
+        with pytest.raises(BadInput, match="must give the evaluated vectors"):
+            export_stage(folder, target, form="onnx-int8")
+    assert (made.folder / CHECKSUMS).read_bytes() == before and not (tmp_path / "new").exists()
+    assert sorted(each.name for each in tmp_path.iterdir() if each.name.startswith(".")) == []
+
+
+def refuse() -> float:
+    raise BadInput("An export must give the evaluated vectors.")
 
 
 def test_an_unfinished_stage_is_refused(folder: Path, tmp_path: Path) -> None:

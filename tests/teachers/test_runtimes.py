@@ -12,6 +12,7 @@ from torch import Tensor
 from stillhouse.core.artifacts import Workspace, read_manifest, write_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical
+from stillhouse.core.model_folder import ModelFolder
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.core.types import FloatArray, Tokens
 from stillhouse.experiments.experiment import Experiment
@@ -285,7 +286,7 @@ def test_a_pooling_without_the_prompt_stays_with_pytorch(
     workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answering(monkeypatch)
-    monkeypatch.setattr(runtimes, "pools_prompt", lambda model: False)
+    monkeypatch.setattr(ModelFolder, "pools_prompt", False)
     half = replace(store, compute="bfloat16")
     prompted = replace(half, prompt="query: ")
     assert runtimes_of(Chooser(["auto"], workspace, "cpu"), half, prompted) == [OPENVINO, TORCH]

@@ -84,5 +84,6 @@ def run(options: Namespace) -> int:
     show(f"exported: {made}")
     results = {"format": made.form, "folder": str(made.folder), "stage": str(stage), "parity": made.cosine}
     parts = {"soup": [str(each) for each in soup]} if soup else {}
-    write_results(options, {**results, **parts, "megabytes": made.megabytes})
+    dev = {"dev": made.dev._asdict()} if made.dev else {}
+    write_results(options, {**results, **parts, **dev, "megabytes": made.megabytes})
     return 0

@@ -1,15 +1,10 @@
 """Roles of texts, and the prompts that a model is given before the texts of each role.
 
 Many models embed a query, a document and a plain text differently. A folder of sentence-transformers names
-its prompts in ``config_sentence_transformers.json``; `own_prompts` reads them.
+its prompts in ``config_sentence_transformers.json``; `core.model_folder` reads them.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-from stillhouse.core.artifacts import read_json
-from stillhouse.core.errors import BadInput
 
 QUERY, DOCUMENT, PLAIN = "query", "document", ""
 ROLES = (QUERY, DOCUMENT)
@@ -73,31 +68,3 @@ class Reading:
 
     max_length: int
     prompts: Prompts = NO_PROMPTS
-
-
-def named_prompts(folder: Path) -> dict[str, str]:
-    """Return the prompts that a model's folder names; empty where it names none."""
-    return {name: prompt or "" for name, prompt in (_settings(folder).get("prompts") or {}).items()}
-
-
-def own_prompts(folder: Path) -> Prompts:
-    """Return the prompts by role that a model's folder states.
-
-    Plain texts get its default prompt, as from stock ``encode``; documents get the first of `DOCUMENT_NAMES`.
-
-    Raises:
-        BadInput: The default prompt is none of the folder's.
-    """
-    named, default = named_prompts(folder), _settings(folder).get("default_prompt_name")
-    if default and default not in (*named, *ROLES):
-        raise BadInput(
-            f"The default prompt of a model must be one of its prompts, but {folder / SETTINGS} names "
-            f"{default!r}, and has {sorted(named)}. Repair the file."
-        )
-    document = next((named[name] for name in DOCUMENT_NAMES if name in named), "")
-    return Prompts(named.get(QUERY, ""), document, named.get(default or "", ""))
-
-
-def _settings(folder: Path) -> dict[str, Any]:
-    file = folder / SETTINGS
-    return dict(read_json(file)) if file.is_file() else {}

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 
 from stillhouse.core.errors import BadInput, require
-from stillhouse.core.json_text import parse_json
+from stillhouse.core.model_folder import read_folder
 from stillhouse.core.types import IntArray, Tokens
 
 Ids = npt.NDArray[np.int32]
@@ -42,20 +42,19 @@ class FastTokenizer:
     """
 
     def __init__(self, folder: Path, max_length: int) -> None:
-        self._special = not is_static(folder)
-        folder = transformer_part(folder)
-        self._lower = lower_cases(folder)
+        stated = read_folder(folder)
+        self._special, self.side = not stated.static, stated.truncation_side
         if self._special:
-            tokenizer = _of_transformer(folder)
-            self._backend, most = tokenizer.backend_tokenizer, int(tokenizer.model_max_length)
-            self.pad_id, self.side = int(tokenizer.pad_token_id or 0), str(tokenizer.truncation_side)
+            tokenizer = _of_transformer(stated.transformer)
+            self._backend, self.pad_id = tokenizer.backend_tokenizer, int(tokenizer.pad_token_id or 0)
             self._names = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
+            # Stock sentence-transformers takes the length of its own settings, if there is one.
+            most = max(int(tokenizer.model_max_length), stated.length)
         else:
-            self._backend, most, self.pad_id, self._names = _of_table(folder), sys.maxsize, 0, {}
-            # Stock sentence-transformers truncates to the length in the file, if there is one.
-            stated = self._backend.truncation or {}
-            self.side = str(stated.get("direction", "right"))
-            max_length = min(max_length, stated.get("max_length", max_length))
+            self._backend, most, self.pad_id, self._names = _of_table(stated.transformer), sys.maxsize, 0, {}
+            max_length = min(max_length, stated.length or max_length)
+        if stated.lower:
+            self._backend.normalizer = _lower_casing(self._backend.normalizer)
         require(
             3 <= max_length <= most, f"3 <= max_length <= {most}, what the model takes", max_length=max_length
         )
@@ -66,8 +65,7 @@ class FastTokenizer:
 
     def __call__(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
         """Tokenize texts: all ids concatenated, and where each text begins (one more offset than texts)."""
-        texts = [text.lower() for text in texts] if self._lower else list(texts)
-        encoded = self._backend.encode_batch_fast(texts, add_special_tokens=self._special)
+        encoded = self._backend.encode_batch_fast(list(texts), add_special_tokens=self._special)
         rows = [text.ids for text in encoded]
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum([len(row) for row in rows], out=offsets[1:])
@@ -83,10 +81,10 @@ class FastTokenizer:
 
     def same_as(self, other: "FastTokenizer") -> bool:
         """Whether both have the same vocabulary, ids and special tokens, and treat case and ends alike."""
-        same_words = self._backend.get_vocab() == other._backend.get_vocab()
+        mine, theirs = self._backend, other._backend
         return bool(
-            same_words
-            and (self._lower, self.side) == (other._lower, other.side)
+            mine.get_vocab() == theirs.get_vocab()
+            and (repr(mine.normalizer), self.side) == (repr(theirs.normalizer), other.side)
             and self.special_tokens_around() == other.special_tokens_around()
         )
 
@@ -108,9 +106,6 @@ class FastTokenizer:
         bare: Any = tokenizers.Tokenizer.from_str(self._backend.to_str())
         own = self._max_length - sum(len(ids) for ids in self.special_tokens_around())
         bare.enable_truncation(own, direction=self.side)
-        if self._lower:
-            lower, rest = tokenizers.normalizers.Lowercase(), bare.normalizer
-            bare.normalizer = tokenizers.normalizers.Sequence([lower, rest] if rest else [lower])
         bare.save(str(file))
 
     def write(self, folder: Path) -> None:
@@ -121,8 +116,9 @@ class FastTokenizer:
         """
         self._backend.save(str(folder / "tokenizer.json"))
         file = folder / "tokenizer_config.json"
-        stated = _object(file) if file.is_file() else dict(self._names)
+        stated = dict(read_folder(folder).tokenizer) or dict(self._names)
         stated.pop("max_length", None)
+        stated["pad_token"] = stated.get("pad_token") or self._backend.id_to_token(self.pad_id)
         cut = {"model_max_length": self._max_length, "truncation_side": self.side, "padding_side": "right"}
         file.write_text(json.dumps(stated | cut, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -159,54 +155,6 @@ def pad(ids: IntArray, starts_B: IntArray, lengths_B: IntArray, pad_id: int) -> 
     return Tokens(torch.from_numpy(ids_BT), torch.from_numpy(mask_BT.astype(np.int64)))
 
 
-def transformer_part(folder: Path) -> Path:
-    """Folder of a model's tokenizer: the first module of a sentence-transformers folder, else the folder."""
-    modules = _modules(folder)
-    return folder / modules[0]["path"] if modules else folder
-
-
-def is_static(folder: Path) -> bool:
-    """Whether the first module of a sentence-transformers folder is a table of token vectors."""
-    return first_module(folder) == "StaticEmbedding"
-
-
-def first_module(folder: Path) -> str:
-    """Class of the first module of a sentence-transformers folder; a plain folder counts as a transformer."""
-    modules = _modules(folder)
-    return str(modules[0]["type"]).rpartition(".")[2] if modules else "Transformer"
-
-
-def lower_cases(folder: Path) -> bool:
-    """Whether sentence-transformers lower-cases texts before this folder's tokenizer."""
-    settings = sorted(folder.glob("sentence_*_config.json"))
-    return any(_object(path).get("do_lower_case", False) for path in settings)
-
-
-def _modules(folder: Path) -> list[dict[str, Any]]:
-    file = folder / "modules.json"
-    if not file.is_file():
-        return []
-    try:
-        modules = parse_json(file.read_bytes())
-        whole = all(isinstance(module["type"], str) and isinstance(module["path"], str) for module in modules)
-    except (ValueError, TypeError, KeyError) as error:
-        raise BadInput(f"{file} must be a list of modules in JSON, but reading it gave: {error!r}.") from None
-    if not whole:
-        raise BadInput(f"{file} must be a list of modules in JSON, each with a type and a path.")
-    found: list[dict[str, Any]] = modules
-    return found
-
-
-def _object(path: Path) -> dict[str, Any]:
-    try:
-        content = parse_json(path.read_bytes())
-    except ValueError as error:
-        raise BadInput(f"{path} must be JSON, but reading it gave: {error}.") from None
-    if not isinstance(content, dict):
-        raise BadInput(f"{path} must be a JSON object, but is {type(content).__name__}.")
-    return content
-
-
 _VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model")
 """Files of which a tokenizer has one: without them transformers makes an empty one."""
 
@@ -233,6 +181,23 @@ def cut_texts(stock: Any, max_length: int) -> None:
         stock.tokenizer.enable_truncation(length, direction=stated.get("direction", "right"))
     else:
         stock.max_seq_length = max_length
+
+
+def _lower_casing(normalizer: Any) -> Any:
+    """The normaliser of a tokenizer with lower-casing before it, as sentence-transformers adds it."""
+    from tokenizers import normalizers
+
+    if _lowers(normalizer):
+        return normalizer
+    return normalizers.Sequence([normalizers.Lowercase(), *([normalizer] if normalizer else [])])
+
+
+def _lowers(normalizer: Any) -> bool:
+    from tokenizers import normalizers
+
+    several: Any = normalizers.Sequence
+    parts = list(normalizer) if isinstance(normalizer, several) else [normalizer]
+    return any(isinstance(part, normalizers.Lowercase) for part in parts)
 
 
 def _of_transformer(folder: Path) -> Any:

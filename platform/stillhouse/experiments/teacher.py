@@ -96,7 +96,8 @@ class TeacherChoice:
             a folder without ``modules.json`` states nothing, and the mean is assumed.
         normalize: Whether its vectors have length 1. None takes what its folder states.
         dimension: Number of dimensions that are kept of its vectors, the first ones, for a teacher that was
-            trained for that (Matryoshka); they get length 1 again if the whole vectors have it. 0 keeps all.
+            trained for that (Matryoshka); they get length 1 again if the whole vectors have it. 0 takes what
+            its folder states (``truncate_dim``), or all.
         max_length: Tokens per text that the teacher reads, prompt included; 0 takes ``max_length``, and then
             what its folder states.
         prompts: What it is given before every text, by role.
@@ -317,7 +318,8 @@ class TeacherChoice:
         """Find the teacher's folder, and set its head and its prompts.
 
         Raises:
-            BadInput: No such model, or it has no such head, dimension or prompt; or only vectors are named.
+            BadInput: No such model, it has no such head, dimension or prompt, something in its folder is not
+                supported, or only vectors are named.
         """
         require(
             self.is_model,
@@ -326,10 +328,11 @@ class TeacherChoice:
             remedy="Leave teacher.vectors, teacher.endpoint and teacher.members out, and name the model "
             "(teacher.name).",
         )
-        from stillhouse.students.head import truncated, with_head
+        from stillhouse.students.head import check_published, truncated, with_head
         from stillhouse.teachers.prompts import chosen_prompts
 
         model = with_head(resolve_model(self.name), self.pooling, self.normalize)
+        check_published(model)
         return replace(truncated(model, self.dimension), prompts=chosen_prompts(model, vars(self.prompts)))
 
     def remarks(self, teacher: Teacher) -> list[str]:

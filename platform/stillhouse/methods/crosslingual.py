@@ -36,7 +36,8 @@ from typing import Any
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.roles import Reading, own_prompts
+from stillhouse.core.model_folder import read_folder
+from stillhouse.core.roles import Reading
 from stillhouse.experiments.kinds.parallel import Parallel
 from stillhouse.losses.multilingual import MultilingualContrast, MultilingualCrossEntropy
 from stillhouse.losses.regression import MSE
@@ -256,7 +257,7 @@ def _full_encoder(setting: Setting) -> Spec[Any]:
 def _published_reading(setting: Setting) -> Reading | None:
     """How the multilingual encoder reads as published: with its own prompts, at the student's length."""
     base: Model = setting.student.kwargs["base"]
-    own = own_prompts(Path(base.path))
+    own = read_folder(Path(base.path)).prompts
     check_live(base)
     check_prompts(own, base, setting.max_length, "student")
     return setting.unlike_student(Reading(setting.max_length, own))

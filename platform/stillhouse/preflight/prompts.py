@@ -4,10 +4,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from stillhouse.core.artifacts import read_json
-from stillhouse.core.errors import BadInput
-from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, Prompts, named_prompts
-from stillhouse.core.tokenizing import transformer_part
+from stillhouse.core.model_folder import read_folder
+from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, Prompts
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.preflight.finding import NOTE, WARNING, Finding
@@ -69,7 +67,9 @@ def _missing(planned: Planned, teacher: Member, choice: TeacherChoice, *, severa
         named, name = {}, teacher.name
     else:
         wanted, source = wanted_prompts(teacher)
-        named = {key: prompt for key, prompt in named_prompts(Path(teacher.path)).items() if prompt}
+        named = {
+            key: prompt for key, prompt in read_folder(Path(teacher.path)).named_prompts.items() if prompt
+        }
         name = teacher.name or Path(teacher.path).name
     bare = [role for role in _roles(planned) if not given.of(role) and not _decided(choice, role)]
     missing = [role for role in bare if wanted.of(role)]
@@ -114,7 +114,9 @@ def wanted_prompts(model: Model) -> tuple[Prompts, str]:
     folder = Path(model.path)
     card = folder / "README.md"
     text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
-    return _of_family(f"{model.name} {_original(folder)}".lower(), text)
+    # The name under which it was published, where its configuration says so.
+    published = read_folder(folder).config.get("_name_or_path", "")
+    return _of_family(f"{model.name} {published}".lower(), text)
 
 
 def _of_family(names: str, text: str) -> tuple[Prompts, str]:
@@ -124,14 +126,6 @@ def _of_family(names: str, text: str) -> tuple[Prompts, str]:
         if by_name or (custom.card and re.search(custom.card, text)):
             return custom.prompts, "by its name" if by_name else "by its card"
     return Prompts(), ""
-
-
-def _original(folder: Path) -> str:
-    """The name under which a model was published, where its configuration says so."""
-    try:
-        return str(read_json(transformer_part(folder) / "config.json").get("_name_or_path", ""))
-    except BadInput:
-        return ""
 
 
 def _roles(planned: Planned) -> list[str]:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import Spec
-from stillhouse.core.tokenizing import transformer_part
+from stillhouse.core.model_folder import read_folder
 from stillhouse.preflight.finding import ERROR, NOTE, WARNING, Finding
 from stillhouse.preflight.planned import Planned
 from stillhouse.students.bilstm import BiLSTMStudent
@@ -83,7 +83,7 @@ def look_at(folder: Path) -> Layers:
         BadInput: A file cannot be read.
     """
     with ExitStack() as opened:
-        tensors = _opened(transformer_part(folder), opened)
+        tensors = _opened(read_folder(folder).transformer, opened)
         layers: dict[str, list[str]] = {}
         for name in tensors:
             layers.setdefault(layer_of(name), []).append(name)
@@ -166,7 +166,8 @@ def tensor_shapes(folder: Path) -> dict[str, Sequence[int]]:
     """
     with ExitStack() as opened:
         return {
-            name: tensor.get_shape() for name, tensor in _opened(transformer_part(folder), opened).items()
+            name: tensor.get_shape()
+            for name, tensor in _opened(read_folder(folder).transformer, opened).items()
         }
 
 

@@ -2,11 +2,13 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec, arguments_of
-from stillhouse.students.head import gives_unit_vectors, pools_prompt
+from stillhouse.core.model_folder import read_folder
+from stillhouse.students.head import gives_unit_vectors
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.values.data import AnyStore, Examples, Model
@@ -211,7 +213,7 @@ def check_live(model: Model) -> None:
     """
     prompts = prompts_of(model)
     require(
-        not prompts or pools_prompt(model),
+        not prompts or read_folder(Path(model.path)).pools_prompt,
         "a live teacher must pool the tokens of its prompt too",
         teacher=model.name or model.path,
         include_prompt=False,

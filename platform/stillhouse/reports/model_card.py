@@ -8,7 +8,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -45,7 +45,7 @@ tokenizer = Tokenizer.from_file("{path}/tokenizer.json")
 tokenizer.enable_padding(pad_id={pad_id})
 session = InferenceSession("{path}/onnx/{graph}")
 
-encoded = tokenizer.encode_batch([text{lower} for text in ["First sentence.", "Second sentence."]])
+encoded = tokenizer.encode_batch(["First sentence.", "Second sentence."])
 inputs = {{
     "input_ids": np.array([each.ids for each in encoded]),
     "attention_mask": np.array([each.attention_mask for each in encoded]),
@@ -169,6 +169,25 @@ class Card:
         return dataclasses.asdict(self)
 
 
+class DevChange(NamedTuple):
+    """The dev figure that selected a student, and that of its export.
+
+    Attributes:
+        figure: Name of the figure.
+        trained: Of the trained student.
+        exported: Of the export.
+    """
+
+    figure: str
+    trained: float
+    exported: float
+
+    def __str__(self) -> str:
+        """``dev ndcg@10 0.4312 (-0.0038 to the trained student)``."""
+        change = self.exported - self.trained
+        return f"dev {self.figure} {self.exported:.4f} ({change:+.4f} to the trained student)"
+
+
 @dataclass(frozen=True)
 class Deployed:
     """What is particular to one export of a student.
@@ -184,10 +203,10 @@ class Deployed:
         stock: Whether sentence-transformers loads it: the folder itself, or its ONNX graph.
         pad_id: Token id that an ONNX graph's batches are padded with.
         side: Where longer texts are cut: ``right`` or ``left``.
-        lower: Whether texts are lower-cased before the tokenizer.
         joiner: The joiner of two towers.
         prompts: Its prompts by role, in words; empty for none.
         graph: Whether it has an ONNX graph; of an asymmetric one, its queries' side.
+        dev: Its dev figure beside the trained student's, of a form that may change it.
     """
 
     form: str
@@ -200,10 +219,10 @@ class Deployed:
     stock: bool = True
     pad_id: int = 0
     side: str = "right"
-    lower: bool = False
     joiner: str = ""
     prompts: str = ""
     graph: bool = False
+    dev: DevChange | None = None
 
 
 def model_card(card: Card, export: Deployed) -> str:
@@ -215,6 +234,7 @@ def model_card(card: Card, export: Deployed) -> str:
         "Maximum length": f"{export.max_length} tokens{_KEPT.get(export.side, '')}",
         "Made from": card.student,
         "Lowest cosine to the trained student": f"{export.parity:.6f}",
+        **({"Measured in this form": str(export.dev)} if export.dev else {}),
     }
     method = in_markdown(f"{card.method}{f': {card.paper}' if card.paper else ''}")
     sections = [
@@ -267,7 +287,6 @@ def _graph_usage(export: Deployed, path: str, form: str) -> str:
         dim=export.dim,
         pad_id=export.pad_id,
         graph=GRAPHS[form],
-        lower=".lower()" if export.lower else "",
     )
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from stillhouse.core.errors import BadInput, require
-from stillhouse.core.tokenizing import transformer_part
+from stillhouse.core.model_folder import STATIC, read_folder
 from stillhouse.core.types import Tokens
 from stillhouse.students.cpu.attention import NAME
 from stillhouse.students.cpu.packing import Packing, packed
@@ -37,7 +37,14 @@ def transformer_folder(base: Model) -> Path:
     Raises:
         BadInput: There is no ``config.json``.
     """
-    folder = transformer_part(Path(base.path))
+    stated = read_folder(Path(base.path))
+    folder = stated.transformer
+    if stated.static:
+        raise BadInput(
+            f"{base.name or base.path} is a table of token vectors ({STATIC}), which teaches through its "
+            "vectors and has no layers to start from. Give the student a checkpoint that is a transformer, "
+            "such as --student sentence-transformers/all-MiniLM-L6-v2."
+        )
     if not (folder / "config.json").is_file():
         raise BadInput(
             f"The folder of a model must hold the config.json of a transformer, but {folder} has none. Give "
@@ -276,7 +283,8 @@ def _config(folder: Path) -> "PretrainedConfig":
             f"{folder / 'config.json'} must be one that transformers knows, but: {problem} Download or "
             "export the model again."
         ) from None
-    if config.is_encoder_decoder or not hasattr(config, "num_hidden_layers"):
+    part = any(name.endswith("EncoderModel") for name in config.architectures or ())
+    if config.is_encoder_decoder or part or not hasattr(config, "num_hidden_layers"):
         raise BadInput(
             f"A student must be an encoder with layers, but {folder} holds a model of type "
             f"{config.model_type}."

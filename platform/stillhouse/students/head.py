@@ -14,24 +14,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from stillhouse.core.artifacts import read_json
 from stillhouse.core.errors import BadInput, require
-from stillhouse.core.tokenizing import is_static, transformer_part
+from stillhouse.core.model_folder import STATIC, ModelFolder, Module, read_folder
 from stillhouse.students.backbone import build_options, fresh, max_tokens, quiet, read_config
 from stillhouse.students.pooling import POOLER, POOLINGS
 from stillhouse.values.data import Ensemble, Model, Outside, Teacher, members_of
 
 HEADS = (*POOLINGS, POOLER)
 """Poolings that a head may be given."""
-_ENCODERS = ("Transformer", "StaticEmbedding")
-_STATED = {
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "pooling_mode_weightedmean_tokens": "weightedmean",
-    "pooling_mode_lasttoken": "lasttoken",
-}
+_ENCODERS = ("Transformer", STATIC)
+_VECTOR = "sentence_embedding"
 _UNLIMITED = 1 << 20
 """Tokens of the longest text of a model without any limit, such as a table of token vectors."""
 
@@ -101,29 +93,39 @@ def own_head(base: Teacher) -> Head:
         "a live or fine-tuned teacher must keep all of its dimensions",
         teacher=base.name or base.path,
         dimension=base.dimension,
-        remedy="Leave teacher.dimension out.",
+        remedy="Leave teacher.dimension out, or give the whole where the folder states truncate_dim.",
     )
-    if head.pooling not in HEADS or head.others or is_static(Path(base.path)):
+    folder = read_folder(Path(base.path))
+    if head.pooling not in HEADS or head.others or folder.static:
         raise BadInput(
             f"A live or fine-tuned teacher must pool by one of {', '.join(HEADS)}, with nothing after it but "
             f"linear layers and the norm, but {base.name or base.path} has pooling={head.pooling!r}, "
-            f"modules={_classes(base)}."
+            f"modules={list(folder.kinds)}."
         )
     return head
+
+
+def check_published(model: Model) -> None:
+    """Refuse a published model of which a store, an evaluation and an export would not honour everything.
+
+    Raises:
+        BadInput: Its folder has a module or a setting that is not supported, or compares vectors otherwise.
+    """
+    folder = read_folder(Path(model.path))
+    folder.require_supported()
+    same_order = ("cosine", "dot", "euclidean") if head_of(model).normalize else ("cosine",)
+    require(
+        folder.similarity in same_order,
+        "vectors must be compared by their cosine, as everything here compares them",
+        model=model.name or model.path,
+        similarity_fn_name=folder.similarity,
+        remedy="Set teacher.normalize=true to distil its vectors with length 1, or give another model.",
+    )
 
 
 def gives_unit_vectors(base: Teacher) -> bool:
     """Whether a teacher's vectors have length 1."""
     return head_of(base).normalize
-
-
-def pools_prompt(model: Model) -> bool:
-    """Whether a model's pooling reads the tokens of its prompt (``include_prompt``), as most do."""
-    modules, classes = _modules(model), _classes(model)
-    if "Pooling" not in classes:
-        return True
-    config = read_json(Path(model.path) / modules[classes.index("Pooling")]["path"] / "config.json")
-    return bool(config.get("include_prompt", True))
 
 
 def with_head(model: Model, pooling: str, normalize: bool | None) -> Model:
@@ -133,7 +135,7 @@ def with_head(model: Model, pooling: str, normalize: bool | None) -> Model:
         BadInput: Unknown pooling, or a pooling for a table of token vectors.
     """
     require(pooling in ("", *HEADS), f"pooling in {HEADS}", pooling=pooling)
-    static = bool(pooling) and is_static(Path(model.path))
+    static = bool(pooling) and read_folder(Path(model.path)).static
     require(
         not static,
         "a pooling goes with a teacher that has layers",
@@ -172,18 +174,15 @@ def truncated(model: Model, dimension: int) -> Model:
 
 def own_dimension(model: Model) -> int:
     """Return the number of dimensions of a model's vectors, before any are left out; reads no weights."""
-    folder = Path(model.path)
-    for module, kind in reversed(list(zip(_modules(model), _classes(model), strict=True))):
-        described = folder / module["path"] / "config.json"
-        if kind == "Dense":
-            return int(read_json(described)["out_features"])
-        if kind == "Pooling" and not model.pooling:
-            config = read_json(described)
-            width = config.get("embedding_dimension") or config["word_embedding_dimension"]
-            return int(width) * (_stated_head(model).pooling.count("+") + 1)
-    if is_static(folder):
-        (table,) = _shapes(transformer_part(folder)).values()
-        return int(table[1])
+    folder = read_folder(Path(model.path))
+    for module in reversed(folder.modules):
+        if module.kind == "Dense":
+            return int(module.config["out_features"])
+        if module.kind == "Pooling" and not model.pooling:
+            width = module.config.get("embedding_dimension") or module.config["word_embedding_dimension"]
+            return int(width) * len(folder.poolings)
+    if folder.static:
+        return max(shape[1] for shape in _shapes(folder.transformer).values() if len(shape) == 2)
     return int(read_config(model).get_text_config().hidden_size)
 
 
@@ -226,20 +225,13 @@ def head_remark(model: Model, *, pooling_given: bool = False, normalize_given: b
 
 def published_length(model: Model) -> int:
     """Return the tokens per text that a model reads: what its folder states, within its positions."""
-    folder = Path(model.path)
-    if is_static(folder):
-        tokenizer = read_json(transformer_part(folder) / "tokenizer.json")
-        return int((tokenizer.get("truncation") or {}).get("max_length", _UNLIMITED))
-    folder = transformer_part(folder)
-    stated = [read_json(path).get("max_seq_length") for path in sorted(folder.glob("sentence_*_config.json"))]
-    file = folder / "tokenizer_config.json"
-    limits = [*stated, read_json(file).get("model_max_length") if file.is_file() else None, _UNLIMITED]
-    return min(int(limit) for limit in (*limits, positions(model)) if limit)
+    limits = (read_folder(Path(model.path)).length, positions(model), _UNLIMITED)
+    return min(limit for limit in limits if limit)
 
 
 def positions(model: Model) -> int:
     """Return the number of tokens that a model has positions for, 0 if that is unknown; reads no weights."""
-    file = transformer_part(Path(model.path)) / "config.json"
+    file = read_folder(Path(model.path)).transformer / "config.json"
     status = file.stat() if file.is_file() else None
     stamp = (status.st_ino, status.st_size, status.st_mtime_ns) if status else ()
     return _positions(model.path, stamp)
@@ -264,12 +256,12 @@ def load_pooler(base: Model) -> nn.Linear:
     Raises:
         BadInput: The model has none.
     """
-    dense = _dense_pooler(base)
+    dense = _dense_pooler(read_folder(Path(base.path)))
     if dense is not None:
         weights = _tensors(dense, "linear.")
     else:
         known = "add_pooling_layer" in build_options(read_config(base), "sdpa")
-        weights = _tensors(transformer_part(Path(base.path)), "pooler.dense.") if known else {}
+        weights = _tensors(read_folder(Path(base.path)).transformer, "pooler.dense.") if known else {}
     if set(weights) != {"weight", "bias"} or weights["weight"].shape[0] != weights["weight"].shape[1]:
         raise BadInput(
             f"`pooling = pooler` needs the weights of a pooler (pooler.dense), but {base.name or base.path} "
@@ -287,7 +279,7 @@ def load_dense(base: Model) -> nn.Linear:
     require_dense(base)
     matrix: Tensor | None = None
     bias: Tensor | None = None
-    for folder in _linear_layers(base):
+    for folder in _linear_layers(read_folder(Path(base.path))):
         tensors = {name: tensor.double() for name, tensor in _tensors(folder, "linear.").items()}
         weight = tensors["weight"]
         matrix = weight if matrix is None else weight @ matrix
@@ -311,11 +303,12 @@ def require_dense(base: Model) -> None:
     Raises:
         BadInput: It has none.
     """
+    folder = read_folder(Path(base.path))
     require(
-        bool(_linear_layers(base)),
+        bool(_linear_layers(folder)),
         "student.dense = true needs a checkpoint with dense layers without an activation after its pooling",
         checkpoint=base.name or base.path,
-        modules=_classes(base),
+        modules=folder.kinds,
         remedy="Leave student.dense out.",
     )
 
@@ -331,16 +324,15 @@ def has_pooler(base: Model) -> bool:
 
 def _stated_head(model: Model) -> Head:
     """Read the head that a folder states; without ``modules.json``, what is assumed."""
-    folder, modules = Path(model.path), _modules(model)
-    if not modules:
-        return Head("last" if _is_decoder(model) else "mean", normalize=False, stated=False)
-    classes = _classes(model)
-    normalize = "Normalize" in classes
-    others = [each for each in classes if each not in (*_ENCODERS, "Pooling", "Normalize")]
-    if "Pooling" not in classes:
-        return Head("mean" if is_static(folder) else "none", normalize, others=tuple(others))
-    pooling, linear = _stated_pooling(model), len(_linear_layers(model))
-    if _dense_pooler(model) is not None:
+    folder = read_folder(Path(model.path))
+    if not folder.modules:
+        return Head("last" if _is_decoder(folder) else "mean", normalize=False, stated=False)
+    normalize = "Normalize" in folder.kinds
+    others = [each for each in folder.kinds if each not in (*_ENCODERS, "Pooling", "Normalize", "Dropout")]
+    if not folder.poolings:
+        return Head("mean" if folder.static else "none", normalize, others=tuple(others))
+    pooling, linear = "+".join(folder.poolings), len(_linear_layers(folder))
+    if _dense_pooler(folder) is not None:
         others.remove("Dense")
         pooling = POOLER
     for _ in range(linear):
@@ -348,56 +340,44 @@ def _stated_head(model: Model) -> Head:
     return Head(pooling, normalize, bool(linear), tuple(others))
 
 
-def _stated_pooling(model: Model) -> str:
-    """Read the pooling that a folder's modules state, which must be among them."""
-    module = _modules(model)[_classes(model).index("Pooling")]
-    config = read_json(Path(model.path) / module["path"] / "config.json")
-    stated = (
-        config.get("pooling_mode") or [name for key, name in _STATED.items() if config.get(key)] or "mean"
-    )
-    names = [stated] if isinstance(stated, str) else list(stated)
-    return "+".join("last" if name == "lasttoken" else name for name in names)
-
-
-def _is_decoder(model: Model) -> bool:
+def _is_decoder(folder: ModelFolder) -> bool:
     """Whether a folder was saved as a causal language model, by the rule of sentence-transformers."""
-    described = Path(model.path) / "config.json"
-    config = read_json(described) if described.is_file() else {}
-    architectures = config.get("architectures") or [""]
-    return str(architectures[0]).endswith("ForCausalLM") and bool(config.get("is_causal", True))
+    architectures = folder.config.get("architectures") or [""]
+    return str(architectures[0]).endswith("ForCausalLM") and bool(folder.config.get("is_causal", True))
 
 
-def _dense_pooler(model: Model) -> Path | None:
+def _dense_pooler(folder: ModelFolder) -> Path | None:
     """Find a dense layer H → H with a bias and tanh right after the first token among a folder's modules."""
-    modules, classes = _modules(model), _classes(model)
-    if classes[1:3] != ["Pooling", "Dense"] or _stated_pooling(model) != "cls":
+    if folder.kinds[1:3] != ("Pooling", "Dense") or folder.poolings != ("cls",):
         return None
-    folder = Path(model.path) / modules[2]["path"]
-    config = read_json(folder / "config.json")
+    module = folder.modules[2]
     like_a_pooler = (
-        config.get("in_features") == config.get("out_features")
-        and config.get("bias", True)
-        and str(config.get("activation_function", "")).endswith(".Tanh")
-        and not config.get("use_residual", False)
+        module.config.get("in_features") == module.config.get("out_features")
+        and module.config.get("bias", True)
+        and str(module.config.get("activation_function", "")).endswith(".Tanh")
+        and _plain_dense(module)
     )
-    return folder if like_a_pooler else None
+    return module.path if like_a_pooler else None
 
 
-def _linear_layers(model: Model) -> tuple[Path, ...]:
+def _linear_layers(folder: ModelFolder) -> tuple[Path, ...]:
     """Find the dense layers without an activation after the pooling; empty if another one is there too."""
-    modules, classes = _modules(model), _classes(model)
-    start = classes.index("Pooling") + 1 if "Pooling" in classes else len(classes)
-    start += _dense_pooler(model) is not None
-    folders = [Path(model.path) / modules[place]["path"] for place in range(start, len(classes))]
-    dense = [folder for folder, kind in zip(folders, classes[start:], strict=True) if kind == "Dense"]
-    in_a_row = dense == folders[: len(dense)]
-    return tuple(dense) if in_a_row and all(map(_is_linear, dense)) else ()
+    start = folder.kinds.index("Pooling") + 1 if "Pooling" in folder.kinds else len(folder.kinds)
+    after = folder.modules[start + (_dense_pooler(folder) is not None) :]
+    dense = [module for module in after if module.kind == "Dense"]
+    in_a_row = tuple(dense) == after[: len(dense)]
+    return tuple(module.path for module in dense) if in_a_row and all(map(_is_linear, dense)) else ()
 
 
-def _is_linear(folder: Path) -> bool:
-    config = read_json(folder / "config.json")
-    activation = str(config.get("activation_function", "")).rpartition(".")[2]
-    return activation == "Identity" and not config.get("use_residual", False)
+def _is_linear(dense: Module) -> bool:
+    activation = str(dense.config.get("activation_function", "")).rpartition(".")[2]
+    return activation == "Identity" and _plain_dense(dense)
+
+
+def _plain_dense(dense: Module) -> bool:
+    """Whether a dense layer maps a text's vector to its next one, and nothing is added."""
+    ends = (dense.config.get(f"module_{end}_name") or _VECTOR for end in ("input", "output"))
+    return all(end == _VECTOR for end in ends) and not dense.config.get("use_residual", False)
 
 
 def _tensors(folder: Path, prefix: str) -> dict[str, Tensor]:
@@ -417,13 +397,3 @@ def _named(names: list[str], prefix: str) -> Iterator[str]:
         before, found, after = name.rpartition(prefix)
         if found and (not before or before.endswith(".")) and "." not in after:
             yield name
-
-
-def _modules(model: Model) -> list[dict[str, Any]]:
-    """Return the modules that a folder lists; empty for a plain Hugging Face encoder."""
-    described = Path(model.path) / "modules.json"
-    return list(read_json(described)) if described.is_file() else []
-
-
-def _classes(model: Model) -> list[str]:
-    return [str(module["type"]).rpartition(".")[2] for module in _modules(model)]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch import nn
 
 from stillhouse.cluster.resources import Need
@@ -18,7 +17,6 @@ from stillhouse.core.integrity import FILES
 from stillhouse.core.machine import describe_machine
 from stillhouse.core.notes import EXPORT_NOTE, read_note, write_note
 from stillhouse.core.types import Encoder, Scorer
-from stillhouse.corpora.tables import open_texts
 from stillhouse.evaluation.cost import cost, pairs_per_second
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
@@ -73,8 +71,6 @@ from stillhouse.values.stage import Stage
 
 _WHEREVER = Need()
 _TESTED = {"student": "best student", "trial": "best trial's student", "untrained": "untrained student"}
-_COMPARED = 200
-"""Texts whose vectors are compared with those of the export."""
 
 
 def deliver(
@@ -296,11 +292,7 @@ def _export(
 
 
 def _write_export(export: Path, context: Context, stage: Stage, card: Card) -> float:
-    """Export a stage's student, and compare vectors of texts that it was trained on."""
-    workspace = context.workspace
-    texts = open_texts(workspace, next(iter(stage.examples.columns.values())))
-    some = texts[np.arange(min(_COMPARED, len(texts)))]
-    return export_stage(workspace.path(stage), export, card=card, texts=some)
+    return export_stage(context.workspace.path(stage), export, card=card).parity
 
 
 def _track(

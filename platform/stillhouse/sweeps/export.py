@@ -1,6 +1,6 @@
 """Export of a trained stage: the folder, its parity check and its model card."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from stillhouse.core.artifacts import Workspace, read_manifest, sha256_of, write_atomically
+from stillhouse.core.artifacts import Workspace, read_json, read_manifest, sha256_of, write_atomically
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec
 from stillhouse.core.integrity import FILES, write_checksums
 from stillhouse.core.machine import describe_machine
 from stillhouse.core.notes import EXPORT_NOTE, SWEEPS, sound_note
-from stillhouse.core.tokenizing import lower_cases
 from stillhouse.core.types import Encoder, Exportable, FloatArray, MeasuredSize, StudentHolder
 from stillhouse.corpora.pydocs.licences import package_licences
 from stillhouse.evaluation.cost import speed
@@ -25,16 +24,18 @@ from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import Method
 from stillhouse.reports.model_card import Card, Deployed, model_card
-from stillhouse.students.export.asymmetric import QUERY_ONNX, export_asymmetric
+from stillhouse.students.export.asymmetric import QUERY_ONNX, export_asymmetric, is_router
+from stillhouse.students.export.compact import is_compact
 from stillhouse.students.export.formats import FORMATS, why_not, write_format
-from stillhouse.students.export.modules import COMPACT, ROUTED, TOWERS
-from stillhouse.students.export.onnx import GRAPHS
-from stillhouse.students.export.sentence_transformers import check_parity
-from stillhouse.students.export.towers import export_towers
+from stillhouse.students.export.modules import COMPACT, ONNX, ONNX_INT8, ROUTED, STOCK, TOWERS
+from stillhouse.students.export.onnx import GRAPHS, OnnxEncoder, is_onnx_export
+from stillhouse.students.export.sentence_transformers import check_parity, is_stock, replacing_folder
+from stillhouse.students.export.towers import DESCRIPTION, export_towers, is_towers
 from stillhouse.students.sizes import sizes
 from stillhouse.students.static import StaticStudent
 from stillhouse.students.towers import SeparateTowers
 from stillhouse.sweeps.contenders import teacher_of
+from stillhouse.sweeps.export_check import compared_texts, dev_change
 from stillhouse.sweeps.results import Exported
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.prompts import prompts_of
@@ -52,13 +53,15 @@ from stillhouse.values.stage import Stage
 CARD = "card.json"
 """The file of a sweep's folder that keeps the card of its best student."""
 
-_PARITY_TEXTS = (
-    "Return the eigenvalues of a symmetric matrix in ascending order.",
-    "A man is playing a guitar.",
-    "Compute the inverse.",
-    "Ünïcödé, 漢字 and 🙂 are cut into pieces in the same way.",
-    "A longer text shows that both cut at the same token. " * 40,
-)
+_EARLIER: dict[str, Callable[[Path], bool]] = {
+    STOCK: is_stock,
+    ONNX: is_onnx_export,
+    ONNX_INT8: is_onnx_export,
+    COMPACT: is_compact,
+    TOWERS: is_towers,
+    ROUTED: is_router,
+}
+"""Whether a folder is an earlier export of a form, which a new one replaces."""
 
 
 def export_stage(
@@ -67,10 +70,11 @@ def export_stage(
     *,
     form: str = FORMATS[0],
     card: Card | None = None,
-    texts: Sequence[str] = _PARITY_TEXTS,
     soup: Sequence[Path] = (),
-) -> float:
+) -> Deployed:
     """Export a finished stage's student, check its vectors in the form's own runtime, and write its card.
+
+    The folder appears complete and checked: one that fails leaves an earlier export as it was.
 
     Args:
         folder: Folder of the stage.
@@ -78,46 +82,55 @@ def export_stage(
         form: One of `FORMATS`, or ``asymmetric``.
         card: What the model card says of the student; None takes what the sweep that delivered it knows, or
             else the stage.
-        texts: Texts that the check encodes with both models.
         soup: Folders of further stages; the export has the mean of the weights (`training.averaged`).
 
     Returns:
-        The lowest cosine between the vectors of the export and of the student.
+        What the card says of the export.
 
     Raises:
-        BadInput: If the stage is unfinished, its student does not support the form, the folder is in use, or
-            the students of the soup cannot be averaged.
-        RuntimeError: If the export gives other vectors.
+        BadInput: If the stage is unfinished, its student does not support the form, the folder is in use, the
+            students of the soup cannot be averaged, or the export gives other vectors.
     """
-    encoder: Any = _soup_of([folder, *soup], texts) if soup else encoder_in(folder)
-    student: Any = encoder.student
+    check_form(form)
+    encoder: Any = encoder_in(folder)
+    texts = compared_texts(folder, encoder.max_length)
+    encoder = _soup_of([folder, *soup], texts) if soup else encoder
     gives_vectors = isinstance(encoder, Encoder)
     if not gives_vectors:
         raise BadInput(
             f"only a student that encodes single texts can be exported, but {folder} holds a model that "
             "reads pairs jointly, which is a teacher. Export the retrieval_kd stage."
         )
-    joiner = ""
+    if form != ROUTED and isinstance(encoder.student, Exportable) and encoder.student.export_sides:
+        require(form == STOCK, f"two towers are written as {STOCK} folders", format=form)
+        form = TOWERS
+    known = card or (_soup_card([folder, *soup]) if soup else card_of(folder))
+    with replacing_folder(target, earlier=_EARLIER[form]) as temporary:
+        parity = _written(form, [folder, *soup], encoder, temporary, texts)
+        export = describe_export(encoder, temporary, form, parity)
+        # Eight bits are the only form that may change a figure.
+        change = dev_change(folder, encoder, OnnxEncoder(temporary)) if form == ONNX_INT8 else None
+        export = replace(export, path=target.resolve().name, dev=change)
+        write_atomically(temporary / "README.md", model_card(known, export).encode())
+        write_checksums(temporary)
+    return export
+
+
+def _written(form: str, folders: Sequence[Path], encoder: Any, target: Path, texts: Sequence[str]) -> float:
+    """Write a form of the student into a folder, and return its lowest cosine to the trained student."""
     if form == ROUTED:
-        parity = _export_asymmetric([folder, *soup], encoder, target, texts)
-    elif isinstance(student, Exportable) and student.export_sides:
-        require(form == FORMATS[0], f"two towers are written as {FORMATS[0]} folders", format=form)
-        export_towers(student, encoder.objective.joiner, encoder.max_length, target)
-        parity, form, joiner = check_towers(encoder, target, texts), TOWERS, encoder.objective.joiner.kind
-    else:
-        parity = write_format(form, encoder, target, texts)
-    export = describe_export(encoder, target, form, parity, joiner)
-    text = model_card(card or (_soup_card([folder, *soup]) if soup else card_of(folder)), export)
-    write_atomically(target / "README.md", text.encode())
-    write_checksums(target)
-    return parity
+        return _export_asymmetric(folders, encoder, target, texts)
+    if form != TOWERS:
+        return write_format(form, encoder, target, texts)
+    export_towers(encoder.student, encoder.objective.joiner, encoder.max_length, target)
+    return check_towers(encoder, target, texts)
 
 
 def exported(folder: Path, target: Path, *, form: str, soup: Sequence[Path] = ()) -> Exported:
     """Export a finished stage's student as `export_stage` does, and weigh what was written."""
-    cosine = export_stage(folder, target, form=form, soup=soup)
+    export = export_stage(folder, target, form=form, soup=soup)
     size = sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
-    return Exported(target, form, cosine, size / 1e6)
+    return Exported(target, form, export.parity, size / 1e6, export.dev)
 
 
 def check_form(form: str, others: Sequence[str] = ()) -> None:
@@ -177,7 +190,7 @@ class _Queries:
         return vectors
 
 
-def describe_export(encoder: Any, target: Path, form: str, parity: float, joiner: str = "") -> Deployed:
+def describe_export(encoder: Any, target: Path, form: str, parity: float) -> Deployed:
     """Describe an export, and measure its size and its speed in its own runtime.
 
     Args:
@@ -185,7 +198,6 @@ def describe_export(encoder: Any, target: Path, form: str, parity: float, joiner
         target: Folder of the export.
         form: Its form: one of `FORMATS`, ``towers``, or ``asymmetric``.
         parity: The lowest cosine between vectors of the two.
-        joiner: Kind of the joiner of two towers.
     """
     source = find_model(str(target), Workspace(target.parent))
     model: Any = source.open()
@@ -193,11 +205,10 @@ def describe_export(encoder: Any, target: Path, form: str, parity: float, joiner
     measured = model.sizes() if isinstance(model, MeasuredSize) else sizes(module)
     timed = _Queries(model) if form == ROUTED else model
     measured |= {"megabytes_on_disk": source.megabytes() or 0.0, **speed(timed, runs=1, calls=20)}
-    tokenizer = Path(encoder.student.tokenizer.path)
     inner = _encoder_in(encoder)
     return Deployed(
         form=form,
-        path=target.resolve().name,
+        path=target.name,
         dim=int(encoder.dim),
         max_length=encoder.max_length,
         parity=parity,
@@ -206,8 +217,7 @@ def describe_export(encoder: Any, target: Path, form: str, parity: float, joiner
         stock=form != COMPACT and (form == TOWERS or (target / "modules.json").is_file()),
         pad_id=inner.tokenizer.pad_id,
         side=inner.tokenizer.side,
-        lower=lower_cases(tokenizer),
-        joiner=joiner,
+        joiner=read_json(target / DESCRIPTION)["joiner"] if form == TOWERS else "",
         prompts=str(inner.prompts) if inner.prompts else "",
         graph=form in GRAPHS or (target / QUERY_ONNX).is_dir(),
     )
@@ -236,7 +246,7 @@ def check_towers(scorer: StudentScorer, target: Path, texts: Sequence[str], mini
         The lowest cosine of all vectors.
 
     Raises:
-        RuntimeError: If a vector differs.
+        BadInput: If a vector differs.
     """
     joiner = scorer.objective.joiner
 

@@ -13,6 +13,7 @@ from stillhouse.reports.rows import Rows
 if TYPE_CHECKING:
     from stillhouse.core.types import Encoder, FloatArray
     from stillhouse.reports.drawn_curve import Drawn
+    from stillhouse.reports.model_card import DevChange
     from stillhouse.training.learning_curve import StageCurve
 
 
@@ -25,18 +26,21 @@ class Exported:
         form: Its form, such as ``onnx-int8``.
         cosine: The lowest cosine between vectors of the exported and of the trained student.
         megabytes: Size of the folder, in 10^6 bytes.
+        dev: The dev figure of an export in 8 bits beside the trained student's.
     """
 
     folder: Path
     form: str
     cosine: float
     megabytes: float
+    dev: "DevChange | None" = None
 
     def __str__(self) -> str:
         """The line that `stillhouse export` prints."""
+        dev = f", {self.dev}" if self.dev else ""
         return (
             f"{self.folder} ({self.form}, {self.megabytes:.1f} MB, "
-            f"lowest cosine to the trained student {self.cosine:.7f})"
+            f"lowest cosine to the trained student {self.cosine:.7f}{dev})"
         )
 
 

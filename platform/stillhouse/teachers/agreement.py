@@ -129,7 +129,7 @@ def require_stock(stock: Any, store: Store, encoder: Callable[[Store], Encode], 
             given = [text for _, text in named]
             theirs_NE = np.asarray(stock.encode(given, prompt=prompt, show_progress_bar=False))
             ours_NE = read(*tokenizer([prompt + text for text in given]))
-            _require_same(stock, store.teacher, prompt, named, ours_NE, theirs_NE)
+            _require_same(store.teacher, prompt, named, ours_NE, theirs_NE)
 
 
 def _texts(added: list[str]) -> list[tuple[str, str]]:
@@ -158,7 +158,6 @@ def _cut(stock: Any, max_length: int) -> Iterator[None]:
 
 
 def _require_same(
-    stock: Any,
     model: Model,
     prompt: str,
     named: list[tuple[str, str]],
@@ -169,14 +168,12 @@ def _require_same(
     if ours_NE.shape != theirs_NE.shape:
         raise BadInput(
             f"a store of {name} must have the dimensions that stock sentence-transformers gives, "
-            f"{theirs_NE.shape[1]}, but would have {ours_NE.shape[1]}. Look at truncate_dim in "
-            "config_sentence_transformers.json and at modules.json."
+            f"{theirs_NE.shape[1]}, but would have {ours_NE.shape[1]}. Look at its modules.json."
         )
     cosines = [lowest_cosine(*pair) for pair in zip(ours_NE[:, None], theirs_NE[:, None], strict=True)]
     for (setting, text), cosine in zip(named, cosines, strict=True):
         if not cosine >= FLOOR:
-            left = getattr(stock.tokenizer, "padding_side", "right") == "left"
-            setting = "padding_side: left" if left else "include_prompt" if prompt else setting
+            setting = "include_prompt" if prompt else setting
             shown = text if len(text) < 40 else f"{text[:40]}…"
             raise BadInput(
                 f"the vectors in a store of {name} must be those of stock sentence-transformers (cosine >= "

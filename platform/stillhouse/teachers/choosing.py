@@ -11,7 +11,7 @@ from pathlib import Path
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
 from stillhouse.core.machine import available_memory
-from stillhouse.core.tokenizing import transformer_part
+from stillhouse.core.model_folder import read_folder
 from stillhouse.corpora.tables import open_texts
 from stillhouse.teachers.runtimes import (
     require_convertible,
@@ -123,7 +123,7 @@ class Chooser:
         return OPENVINO if self._fit[key] else TORCH
 
     def _runs_in_openvino(self, store: Store, teacher: Model) -> bool:
-        weights = transformer_part(Path(on_this_machine(teacher).path)).glob("*.safetensors")
+        weights = read_folder(Path(on_this_machine(teacher).path)).transformer.glob("*.safetensors")
         needed = _COPIES * sum(file.stat().st_size for file in weights)
         if needed > available_memory():
             reason = f"converting it takes {needed / 1e9:.0f} GB of memory"

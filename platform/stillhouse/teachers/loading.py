@@ -9,15 +9,10 @@ from torch import Tensor, nn
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.model_folder import STATIC, read_folder
 from stillhouse.core.roles import DOCUMENT, QUERY, Prompts
 from stillhouse.core.tensors import read_tensors
-from stillhouse.core.tokenizing import (
-    FastTokenizer,
-    first_module,
-    is_static,
-    require_vocabulary,
-    transformer_part,
-)
+from stillhouse.core.tokenizing import FastTokenizer, require_vocabulary
 from stillhouse.core.types import Tokens
 from stillhouse.students.backbone import quiet
 from stillhouse.students.cpu.attention import optimise_for_cpu
@@ -33,7 +28,7 @@ from stillhouse.values.stage import Stage
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-TEACHERS = ("Transformer", "StaticEmbedding")
+TEACHERS = ("Transformer", STATIC)
 """First modules of sentence-transformers that a store supports: both take token ids."""
 
 _TOKENIZERS: dict[str, Model] = {}
@@ -51,8 +46,10 @@ def load_sentence_transformer(model: Model, device: str = "cpu") -> "SentenceTra
     from sentence_transformers import SentenceTransformer
 
     check_safetensors(Path(model.path))
-    if first_module(Path(model.path)) == "Transformer":
-        require_vocabulary(transformer_part(Path(model.path)))
+    folder = read_folder(Path(model.path))
+    folder.require_supported()
+    if folder.first == "Transformer":
+        require_vocabulary(folder.transformer)
     try:
         with quiet():
             loaded = SentenceTransformer(
@@ -69,6 +66,11 @@ def load_sentence_transformer(model: Model, device: str = "cpu") -> "SentenceTra
         ) from error
     if model.pooling or model.normalize is not None or model.dimension:
         _replace_head(loaded, model)
+    # What is left out of a vector is left out by a module.
+    loaded.truncate_dim = None
+    if getattr(loaded.tokenizer, "pad_token", "") is None:
+        # Any token does, as padding is masked; without one sentence-transformers encodes nothing.
+        loaded.tokenizer.pad_token = loaded.tokenizer.convert_ids_to_tokens(0)
     _set_prompts(loaded, prompts_of(model))
     optimise_for_cpu(loaded, device)
     return loaded.eval()
@@ -160,7 +162,7 @@ def load_teacher(store: Store, workspace: Workspace, device: str = "cpu") -> nn.
     check_teacher(local)
     model: nn.Module = load_sentence_transformer(local, device)
     require_stock(model, store, lambda each: as_encoder(model, each), device)
-    if not is_static(Path(local.path)):
+    if not read_folder(Path(local.path)).static:
         cast_products(model, store.compute)
     return model
 
@@ -170,7 +172,8 @@ def as_encoder(teacher: nn.Module, store: Store) -> Callable[[Tokens], Tensor]:
     if isinstance(store.teacher, Stage):
         return lambda tokens: teacher(tokens).embedding_BD
     local = on_this_machine(require_model(store.teacher))
-    return _static(teacher) if is_static(Path(local.path)) else _contextual(teacher, store, local)
+    static = read_folder(Path(local.path)).static
+    return _static(teacher) if static else _contextual(teacher, store, local)
 
 
 def check_teacher(model: Model) -> None:
@@ -179,7 +182,7 @@ def check_teacher(model: Model) -> None:
     Raises:
         BadInput: Its first module is neither a transformer nor a table of token vectors.
     """
-    first = first_module(Path(model.path))
+    first = read_folder(Path(model.path)).first
     if first not in TEACHERS:
         raise BadInput(
             f"A teacher's first module must be one of {TEACHERS}, but {model.name or model.path} has "

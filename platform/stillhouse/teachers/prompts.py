@@ -4,14 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stillhouse.core.errors import BadInput, nearest, require
-from stillhouse.core.roles import (
-    DOCUMENT_NAMES,
-    NO_PROMPTS,
-    SETTINGS,
-    Prompts,
-    named_prompts,
-    own_prompts,
-)
+from stillhouse.core.model_folder import read_folder
+from stillhouse.core.roles import DOCUMENT_NAMES, NO_PROMPTS, SETTINGS, Prompts
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.values.data import Endpoint, Member, Model, VectorFiles
 
@@ -29,7 +23,7 @@ def prompts_of(model: Member) -> Prompts:
         return NO_PROMPTS
     if isinstance(model, Endpoint):
         return model.prompts
-    return own_prompts(Path(model.path)) if model.prompts is None else model.prompts
+    return read_folder(Path(model.path)).prompts if model.prompts is None else model.prompts
 
 
 def chosen_prompts(model: Model, given: Mapping[str, str | None]) -> Prompts:
@@ -43,7 +37,8 @@ def chosen_prompts(model: Model, given: Mapping[str, str | None]) -> Prompts:
     Raises:
         BadInput: The model has no prompt of that name.
     """
-    own, named = own_prompts(Path(model.path)), named_prompts(Path(model.path))
+    folder = read_folder(Path(model.path))
+    own, named = folder.prompts, folder.named_prompts
     found = {}
     for role, prompt in given.items():
         if prompt is None:
@@ -91,13 +86,14 @@ def check_prompts(prompts: Prompts, tokenizer: Model, max_length: int, whose: st
 
 def prompts_remark(model: Model) -> str:
     """Say in one line with which prompts a model reads; empty where it has none."""
-    prompts, own = prompts_of(model), own_prompts(Path(model.path))
+    folder = read_folder(Path(model.path))
+    prompts, own = prompts_of(model), folder.prompts
     name = model.name or Path(model.path).name
     if prompts != own:
         return f"note: {name} reads with the prompts given: {prompts}; its own are: {own}."
     if not prompts:
         return ""
-    named = named_prompts(Path(model.path))
+    named = folder.named_prompts
     kept = next((each for each in DOCUMENT_NAMES if each in named), DOCUMENT_NAMES[0])
     differs = kept != DOCUMENT_NAMES[0] and named[kept]
     stock = f" (stock encode_document does not find its prompt {kept!r})" if differs else ""

@@ -24,10 +24,9 @@ from torch import Tensor, nn
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
-from stillhouse.core.tokenizing import is_static
+from stillhouse.core.model_folder import read_folder
 from stillhouse.core.types import Encoding, Tokens
 from stillhouse.students.export.onnx import INPUTS, OUTPUT, graph_inputs, open_session, write_graph
-from stillhouse.students.head import pools_prompt
 from stillhouse.teachers.agreement import Unfit, lowest_cosine, require_agreement, tokenised_sample
 from stillhouse.teachers.forward import Encode, Forward, Later, default_batch_tokens
 from stillhouse.teachers.loading import as_encoder, load_teacher
@@ -142,10 +141,10 @@ def unconvertible(store: Store) -> str:
     teacher = store.teacher
     if not isinstance(teacher, Model):
         return "the teacher must be a published model"
-    local = on_this_machine(teacher)
-    if is_static(Path(local.path)):
+    folder = read_folder(Path(on_this_machine(teacher).path))
+    if folder.static:
         return "the teacher must be a transformer, not a table of token vectors"
-    if store.prompt and not pools_prompt(local):
+    if store.prompt and not folder.pools_prompt:
         return "the teacher's pooling leaves the prompt's tokens out, which is done in PyTorch alone"
     return ""
 

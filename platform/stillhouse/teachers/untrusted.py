@@ -2,10 +2,10 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.json_text import parse_json
+from stillhouse.core.model_folder import Module
 
 _LONGEST_HEADER = 100_000_000
 """Bytes of the longest header that safetensors itself accepts."""
@@ -31,29 +31,23 @@ def check_links(folder: Path) -> None:
             )
 
 
-def check_modules(described: Path, modules: list[dict[str, Any]]) -> None:
-    """Refuse modules outside of the folder, and modules that would bring code along.
-
-    Args:
-        described: The file ``modules.json``.
-        modules: Its content.
+def check_module(folder: Path, module: Module) -> None:
+    """Refuse a module outside of the folder, and one that would bring code along.
 
     Raises:
-        BadInput: There is such a module.
+        BadInput: It is such a module.
     """
-    for module in modules:
-        path = Path(str(module.get("path", "")))
-        if path.is_absolute() or ".." in path.parts:
-            raise BadInput(
-                f"each module of a model must lie in its folder, but {described} names {str(path)!r}. Copy "
-                "the module into the folder, and name it there."
-            )
-        kind = str(module.get("type", ""))
-        if kind and not kind.startswith(_OWN_MODULES):
-            raise BadInput(
-                f"each module of a model must be one of sentence-transformers' own, but {described} names "
-                f"{kind!r}, code of another origin, which is never run. Give a model without it."
-            )
+    described = folder / "modules.json"
+    if ".." in module.path.parts or not module.path.is_relative_to(folder):
+        raise BadInput(
+            f"each module of a model must lie in its folder, but {described} names {str(module.path)!r}. "
+            "Copy the module into the folder, and name it there."
+        )
+    if not module.type.startswith(_OWN_MODULES):
+        raise BadInput(
+            f"each module of a model must be one of sentence-transformers' own, but {described} names "
+            f"{module.type!r}, code of another origin, which is never run. Give a model without it."
+        )
 
 
 def check_weights(path: Path) -> None:

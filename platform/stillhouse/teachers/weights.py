@@ -7,17 +7,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from stillhouse.core.artifacts import sha256_of
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.integrity import check_checksums
-from stillhouse.core.json_text import parse_json
-from stillhouse.teachers.untrusted import check_links, check_modules, check_weights
+from stillhouse.core.model_folder import read_folder
+from stillhouse.teachers.untrusted import check_links, check_module, check_weights
 from stillhouse.values.data import Model
-
-if TYPE_CHECKING:
-    pass
 
 PACKAGED = ("all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2")
 PACKAGED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -42,8 +38,12 @@ def resolve_model(name: str) -> Model:
     Raises:
         BadInput: No such model, weights that are not the published ones, or weights not in safetensors.
     """
+    from stillhouse.students.head import own_dimension, truncated
+
     folder = model_folder(name)
-    return Model(sha256=hash_model(folder), name=name, path=str(folder.resolve()))
+    model = Model(sha256=hash_model(folder), name=name, path=str(folder.resolve()))
+    kept = read_folder(folder).truncate_dim
+    return truncated(model, min(kept, own_dimension(model))) if kept else model
 
 
 def model_folder(name: str) -> Path:
@@ -150,12 +150,20 @@ def check_safetensors(folder: Path) -> None:
     """Check that every module with weights has them as safetensors, and that the encoder has weights.
 
     Raises:
-        BadInput: Weights are missing, pickled or incomplete, or the folder leads out of itself; see
-            `teachers.untrusted`.
+        BadInput: Weights are missing, pickled or incomplete, the folder leads out of itself (see
+            `teachers.untrusted`), or it holds an adapter or a Router.
     """
     found = False
     check_links(folder)
-    for part in {folder, *(folder / module for module in _modules(folder))}:
+    stated = read_folder(folder)
+    stated.require_weights()
+    if not stated.modules and not (folder / "config.json").is_file():
+        raise BadInput(
+            f"A model's folder must have a modules.json or a config.json, but {folder} has neither."
+        )
+    for module in stated.modules:
+        check_module(folder, module)
+    for part in {folder, *(module.path for module in stated.modules)}:
         safe, pickled = any(part.glob("*.safetensors")), [p.name for g in _PICKLES for p in part.glob(g)]
         if pickled and not safe:
             raise BadInput(
@@ -171,23 +179,3 @@ def check_safetensors(folder: Path) -> None:
             f"A model's folder must hold its weights as *.safetensors, but {folder} has none. A repository "
             "with pickled weights alone cannot be loaded."
         )
-
-
-def _modules(folder: Path) -> list[str]:
-    described = folder / "modules.json"
-    if not described.is_file():
-        if not (folder / "config.json").is_file():
-            raise BadInput(
-                f"A model's folder must have a modules.json or a config.json, but {folder} has neither."
-            )
-        return []
-    try:
-        modules = list(parse_json(described.read_bytes()))
-        paths = [str(module["path"]) for module in modules if module["path"]]
-    except (ValueError, TypeError, KeyError) as error:
-        raise BadInput(
-            f"{described} must be a list of modules in JSON, but reading it gave: {error!r}. Download or "
-            "export the model again."
-        ) from None
-    check_modules(described, modules)
-    return paths

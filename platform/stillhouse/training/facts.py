@@ -11,10 +11,13 @@ from stillhouse.core.notes import has_note, sound_note, write_note
 from stillhouse.corpora.tables import count_rows
 from stillhouse.evaluation.retrieval import Search
 from stillhouse.evaluation.suites import figure_facts
+from stillhouse.training.rebuild import to_plain
 from stillhouse.values.data import Ensemble, Model, Teacher, members_of
 from stillhouse.values.stage import Stage
 
 FACTS = "facts.json"
+DEV, COMPARED = "dev", "compared"
+"""Keys of the dev suite, and of the texts that an export is compared on; see `training.rebuild.to_plain`."""
 
 
 def write_facts(stage: Stage, workspace: Workspace, search: Search | None = None) -> None:
@@ -28,7 +31,10 @@ def write_facts(stage: Stage, workspace: Workspace, search: Search | None = None
     several = next((each for each in reversed(known) if isinstance(each, Ensemble)), None)
     weights = [] if several is None else [*zip(several.names, several.weights, strict=True)]
     tables = [table for part in stages for table in part.examples.columns.values()]
+    held_out = stage.dev.held_out if stage.dev else None
     facts = {
+        DEV: to_plain(stage.dev),
+        COMPARED: to_plain(held_out.texts if held_out else tables[-1]),
         "teachers": list(dict.fromkeys(each.name for each in teachers if each.name)),
         **({"teacher_weights": weights} if weights else {}),
         "teacher_models": {each.sha256: asdict(each) for each in teachers if isinstance(each, Model)},

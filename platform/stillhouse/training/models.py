@@ -18,8 +18,9 @@ from stillhouse.core.console import say, warn
 from stillhouse.core.errors import BadInput, nearest
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.integrity import check_checksums
+from stillhouse.core.model_folder import read_folder
 from stillhouse.core.notes import EXPORT_NOTE, STAGES, SWEEPS, room_of, sound_note
-from stillhouse.core.roles import NO_PROMPTS, Prompts, own_prompts
+from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.core.types import ScoringObjective
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.asymmetric import is_router, open_router
@@ -28,7 +29,7 @@ from stillhouse.students.export.modules import COMPACT, ONNX, ROUTED, STOCK, TOW
 from stillhouse.students.export.onnx import OnnxEncoder, graph_of, is_onnx, stated_form
 from stillhouse.students.export.sentence_transformers import is_stock
 from stillhouse.students.export.towers import is_towers
-from stillhouse.students.head import head_remark
+from stillhouse.students.head import check_published, head_remark
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.weights import hash_model, model_parts, resolve_model
@@ -123,7 +124,7 @@ class Source:
             return OnnxEncoder(self.path)
         if self.form == COMPACT:
             student, max_length = read_compact(self.path)
-            prompts = own_prompts(self.path)
+            prompts = read_folder(self.path).prompts
             return StudentEncoder(student, self.path, max_length, device=device, prompts=prompts)
         if self.form == TOWERS:
             return ExportedTowers(self.path, device)
@@ -193,6 +194,7 @@ def find_model(name: str, workspace: Workspace) -> Source:
         if path.is_dir() or not name.strip():
             raise
         raise BadInput(f"{error}{_near(name, workspace)}") from error
+    check_published(model)
     return Source(name, STOCK, Path(model.path), model)
 
 

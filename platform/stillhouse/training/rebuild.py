@@ -19,9 +19,12 @@ def describe(part: Spec[Any]) -> dict[str, Any]:
     An argument may be a spec itself, such as the loss of an objective. A `Model` keeps its folder, where its
     configuration and tokenizer are.
     """
-    target = part.target
-    arguments = {name: _plain(value) for name, value in part.kwargs.items()}
-    return {"module": target.__module__, "name": target.__qualname__, "arguments": arguments}
+    return _described(part.target, part.kwargs)
+
+
+def _described(target: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    plain = {name: to_plain(value) for name, value in arguments.items()}
+    return {"module": target.__module__, "name": target.__qualname__, "arguments": plain}
 
 
 def rebuild(description: Mapping[str, Any], **known: Any) -> nn.Module:
@@ -44,8 +47,11 @@ def spec_of(description: Mapping[str, Any]) -> Spec[Any]:
     Raises:
         BadInput: A class no longer exists.
     """
-    arguments = {name: _value(value) for name, value in description["arguments"].items()}
-    return Spec(class_of(description), arguments)
+    return Spec(class_of(description), _arguments(description))
+
+
+def _arguments(description: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: from_plain(value) for name, value in description["arguments"].items()}
 
 
 def class_of(description: Mapping[str, Any]) -> type[nn.Module]:
@@ -62,18 +68,30 @@ def class_of(description: Mapping[str, Any]) -> type[nn.Module]:
         ) from None
 
 
-def _plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
+    """Return a value of a plan, such as a suite, as plain data, from which `from_plain` makes it again."""
     if isinstance(value, Spec):
         return {"spec": describe(value)}
     if isinstance(value, Model):
         return {"model": dataclasses.asdict(value)}
-    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {"value": _described(type(value), fields)}
+    return [to_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
-def _value(value: Any) -> Any:
+def from_plain(value: Any) -> Any:
+    """Make a value of a plan from what `to_plain` returned.
+
+    Raises:
+        BadInput: A class no longer exists.
+    """
     if isinstance(value, Mapping) and set(value) == {"spec"}:
         return spec_of(value["spec"])
+    if isinstance(value, Mapping) and set(value) == {"value"}:
+        made: Any = class_of(value["value"])
+        return made(**_arguments(value["value"]))
     if isinstance(value, Mapping) and set(value) == {"model"}:
         prompts = value["model"].get("prompts")
         return Model(**{**value["model"], "prompts": prompts and Prompts(**prompts)})
-    return tuple(_value(item) for item in value) if isinstance(value, list) else value
+    return tuple(from_plain(item) for item in value) if isinstance(value, list) else value

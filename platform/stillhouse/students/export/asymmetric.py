@@ -83,7 +83,7 @@ def export_asymmetric(
     Raises:
         BadInput: Stock modules cannot express the student, or the folder holds something other than such an
             export.
-        RuntimeError: A side gives different vectors.
+        BadInput: A side gives different vectors.
     """
     with replacing_folder(folder, earlier=is_router) as temporary:
         router = _router(queries, documents, temporary / ".student")
@@ -103,7 +103,7 @@ def check_sides(
         The smallest cosine.
 
     Raises:
-        RuntimeError: A cosine is below 0.9999, a length differs by more than 1 %, or the dimensions differ.
+        BadInput: A cosine is below 0.9999, a length differs by more than 1 %, or the dimensions differ.
     """
     texts, stock = list(texts), open_router(folder)
     given: Any = documents
@@ -111,7 +111,7 @@ def check_sides(
         (stock.encode_query(texts), queries.encode_query(texts)),
         (stock.encode_document(texts), given.encode_document(texts)),
     )
-    return min(same_vectors(theirs, ours, folder, texts, _MINIMUM) for theirs, ours in sides)
+    return min(same_vectors(theirs, ours, texts, _MINIMUM) for theirs, ours in sides)
 
 
 def _router(queries: StudentEncoder, documents: "SentenceTransformer", scratch: Path) -> Any:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import BadInput, require
-from stillhouse.core.roles import own_prompts
+from stillhouse.core.model_folder import read_folder
 from stillhouse.core.types import Exportable
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.compact import read_compact, write_compact
@@ -63,8 +63,8 @@ def write_format(form: str, encoder: StudentEncoder, folder: Path, texts: Sequen
         The smallest cosine.
 
     Raises:
-        BadInput: The student does not have the form, or the folder holds something other than such an export.
-        RuntimeError: The export gives different vectors.
+        BadInput: The student does not have the form, the folder holds something other than such an export,
+            or the export gives different vectors.
     """
     require(form in FORMATS, f"format in {FORMATS}", format=form)
     student: Any = encoder.student
@@ -85,9 +85,9 @@ def write_format(form: str, encoder: StudentEncoder, folder: Path, texts: Sequen
         case "compact":
             write_compact(*arguments)
             compact, max_length = read_compact(folder)
-            read = StudentEncoder(compact, folder, max_length, prompts=own_prompts(folder))
+            read = StudentEncoder(compact, folder, max_length, prompts=read_folder(folder).prompts)
             pairs = zip(by_role(read, texts, prompts), by_role(encoder, texts, prompts), strict=True)
-            return min(same_vectors(*pair, folder, texts, minimum=0.9999) for pair in pairs)
+            return min(same_vectors(*pair, texts, minimum=0.9999) for pair in pairs)
     export_student(*arguments)
     return check_parity(encoder, folder, texts, prompts=prompts)
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from stillhouse.core.artifacts import write_json
 from stillhouse.core.errors import BadInput, require
-from stillhouse.core.tokenizing import FastTokenizer, lower_cases
+from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.core.types import StockModule
 from stillhouse.students.backbone import quiet
 from stillhouse.students.lstm import MaskedLSTM
@@ -75,7 +75,8 @@ class Transformer:
         with quiet():
             backbone.save_pretrained(folder)
         write_tokenizer(tokenizer_path, folder, max_length)
-        settings = {"max_seq_length": max_length, "do_lower_case": lower_cases(tokenizer_path)}
+        # Lower-casing is in the tokenizer that was written.
+        settings = {"max_seq_length": max_length, "do_lower_case": False}
         write_json(folder / SETTINGS, settings | without_pooler(backbone))
 
 

@@ -6,7 +6,8 @@ float32. Batch size and length are dynamic.
 
 The graph lies in ``onnx/``, as ``model.onnx`` or, with 8-bit weights, ``model_qint8_quantized.onnx``; these
 are sentence-transformers' own names. If the student is a Hugging Face encoder with modules after it, the
-graph also returns ``last_hidden_state``, and the folder holds the encoder's configuration and those modules:
+graph returns ``last_hidden_state`` before it, as optimum does, and the folder holds the encoder's
+configuration and those modules:
 ``SentenceTransformer(folder, backend="onnx")`` loads it. Up to version 0.2 the folder held ``model.onnx``
 alone, which is still read.
 """
@@ -27,8 +28,9 @@ from torch import Tensor, nn
 
 from stillhouse.core.artifacts import read_json, write_json
 from stillhouse.core.errors import BadInput, require
-from stillhouse.core.roles import NO_PROMPTS, Prompts, own_prompts
-from stillhouse.core.tokenizing import FastTokenizer, lower_cases, pad, token_batches, transformer_part
+from stillhouse.core.model_folder import read_folder
+from stillhouse.core.roles import NO_PROMPTS, Prompts
+from stillhouse.core.tokenizing import FastTokenizer, pad, token_batches
 from stillhouse.core.types import Encoder, Exportable, Tokens
 from stillhouse.students.backbone import quiet
 from stillhouse.students.encoder import Vectors, evaluating
@@ -96,7 +98,7 @@ def export_onnx(
         positions=positions,
     )
     form, modules = ONNX_INT8 if int8 else ONNX, modules_after_states(student)
-    with replacing_folder(Path(folder), earlier=_is_export) as temporary:
+    with replacing_folder(Path(folder), earlier=is_onnx_export) as temporary:
         graph = temporary / FOLDER / GRAPHS[form]
         graph.parent.mkdir()
         write_graph(student, graph, states=bool(modules))
@@ -110,10 +112,7 @@ def export_onnx(
             write_modules(listed, temporary, Path(tokenizer_path), max_length, prompts=prompts)
         elif prompts:
             write_settings(temporary, "cosine", prompts)
-        settings: dict[str, Any] = {
-            "max_seq_length": max_length,
-            "do_lower_case": lower_cases(Path(tokenizer_path)),
-        }
+        settings: dict[str, Any] = {"max_seq_length": max_length, "do_lower_case": False}
         if int8:
             # Otherwise sentence-transformers looks for `model.onnx`.
             settings["model_args"] = {"file_name": graph.name}
@@ -164,7 +163,7 @@ def graph_of(folder: Path) -> Path | None:
 def is_onnx(folder: Path) -> bool:
     """Whether a folder has a graph and no weights for torch that the graph was made from."""
     graphs = any((folder / FOLDER).glob("*.onnx")) or (folder / GRAPHS[ONNX]).is_file()
-    return graphs and not any(transformer_part(folder).glob("*.safetensors"))
+    return graphs and not any(read_folder(folder).transformer.glob("*.safetensors"))
 
 
 def stated_form(graph: Path) -> str:
@@ -189,7 +188,7 @@ def _unreadable(graph: Path, error: Exception) -> BadInput:
     )
 
 
-def _is_export(folder: Path) -> bool:
+def is_onnx_export(folder: Path) -> bool:
     """Whether a folder is an earlier ONNX export, of this layout or of version 0.2."""
     graphs = (folder / FOLDER / GRAPHS[ONNX], folder / FOLDER / GRAPHS[ONNX_INT8], folder / GRAPHS[ONNX])
     return any(graph.is_file() for graph in graphs) and (folder / SETTINGS).is_file()
@@ -246,16 +245,16 @@ def check_onnx(
         The smallest cosine.
 
     Raises:
-        RuntimeError: A cosine is smaller, a length differs by more, or the dimensions differ.
+        BadInput: A cosine is smaller, a length differs by more, or the dimensions differ.
     """
     exported = OnnxEncoder(folder)
     pairs = zip(by_role(exported, texts, prompts), by_role(encoder, texts, prompts), strict=True)
-    lowest = min(same_vectors(ours, own, folder, texts, minimum, stretch) for ours, own in pairs)
+    lowest = min(same_vectors(ours, own, texts, minimum, stretch) for ours, own in pairs)
     if (Path(folder) / "modules.json").is_file():
         by_modules_ND = _by_modules(exported, Path(folder), texts)
         # One by one: with 8-bit weights a vector depends on the whole batch.
         one_by_one_ND = np.concatenate([exported.read([text]) for text in texts])
-        same_vectors(by_modules_ND, one_by_one_ND, folder, texts, 0.9999)
+        same_vectors(by_modules_ND, one_by_one_ND, texts, 0.9999)
     return lowest
 
 
@@ -315,8 +314,8 @@ class OnnxEncoder:
             remedy="Export the student again, or measure the weights that the graph was made from.",
         )
         self.dim = int(outputs[OUTPUT][1])
-        self.tokenizer = FastTokenizer(home, int(read_json(home / SETTINGS)["max_seq_length"]))
-        self.prompts = own_prompts(home)
+        stated = read_folder(home)
+        self.tokenizer, self.prompts = FastTokenizer(home, stated.length), stated.prompts
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Encode texts without a role, (N, D), in their order."""
@@ -386,7 +385,8 @@ class _Flat(nn.Module):
     def __init__(self, student: Any, *, states: bool) -> None:
         super().__init__()
         self.student = student
-        self.outputs = (OUTPUT, STATES) if states else (OUTPUT,)
+        # States come first: clients of optimum's graphs pool the first output, whatever its name.
+        self.outputs = (STATES, OUTPUT) if states else (OUTPUT,)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
         encoding = self.student(Tokens(input_ids, attention_mask))
@@ -495,7 +495,8 @@ def _trace(flat: _Flat, example: tuple[Tensor, Tensor], file: Path) -> None:
         str(file),
         input_names=list(INPUTS),
         output_names=list(flat.outputs),
-        dynamic_axes={name: {0: "batch", 1: "tokens"} for name in INPUTS} | {OUTPUT: {0: "batch"}},
+        dynamic_axes={name: {0: "batch", 1: "tokens"} for name in INPUTS}
+        | {name: {0: "batch"} | ({1: "tokens"} if name == STATES else {}) for name in flat.outputs},
         dynamo=False,
     )
 

@@ -110,7 +110,7 @@ def check_parity(
         The smallest cosine.
 
     Raises:
-        RuntimeError: A cosine is smaller, a length differs by more than 1 %, or the dimensions differ.
+        BadInput: A cosine is smaller, a length differs by more than 1 %, or the dimensions differ.
     """
     from sentence_transformers import SentenceTransformer
 
@@ -118,7 +118,7 @@ def check_parity(
         stock: Any = SentenceTransformer(str(folder), device="cpu", local_files_only=True).float()
         read = by_role(stock, list(texts), prompts)
     pairs = zip(read, by_role(encoder, texts, prompts), strict=True)
-    return min(same_vectors(theirs, ours, folder, texts, minimum) for theirs, ours in pairs)
+    return min(same_vectors(theirs, ours, texts, minimum) for theirs, ours in pairs)
 
 
 def by_role(encoder: Encoder, texts: Sequence[str], prompts: Prompts) -> list[FloatArray]:
@@ -130,7 +130,6 @@ def by_role(encoder: Encoder, texts: Sequence[str], prompts: Prompts) -> list[Fl
 def same_vectors(
     exported_ND: FloatArray,
     evaluated_ND: FloatArray,
-    folder: str | Path,
     texts: Sequence[str],
     minimum: float,
     stretch: float = 0.01,
@@ -138,9 +137,9 @@ def same_vectors(
     """Compare the vectors of an export with those of the evaluated encoder; see `check_parity`."""
     evaluated_ND = evaluated_ND.astype(np.float64)
     if exported_ND.shape != evaluated_ND.shape:
-        raise RuntimeError(
-            f"The export {folder} must give vectors of the evaluated shape {evaluated_ND.shape}, but gave "
-            f"{exported_ND.shape}."
+        raise BadInput(
+            f"An export must give vectors of the evaluated shape {evaluated_ND.shape}, but gave "
+            f"{exported_ND.shape}. Nothing is kept of it."
         )
     exported_ND = exported_ND.astype(np.float64)
     lengths = np.linalg.norm(exported_ND, axis=1), np.linalg.norm(evaluated_ND, axis=1)
@@ -148,10 +147,10 @@ def same_vectors(
     longest = float(np.abs(lengths[0] / lengths[1] - 1).max())
     worst = int(cosines.argmin())
     if not (cosines[worst] >= minimum and longest <= stretch):
-        raise RuntimeError(
-            f"The export {folder} must give the evaluated vectors (cosine >= {minimum}, length within "
-            f"{stretch:.0%}), but the smallest cosine is {cosines[worst]:.6f}, at {texts[worst][:60]!r}, and "
-            f"lengths differ by up to {longest:.2%}. Do not publish this folder."
+        raise BadInput(
+            f"An export must give the evaluated vectors (cosine >= {minimum}, length within {stretch:.0%}), "
+            f"but the smallest cosine is {cosines[worst]:.6f}, at {texts[worst][:60]!r}, and lengths differ "
+            f"by up to {longest:.2%}. Nothing is kept of it: give another --format."
         )
     return float(cosines[worst])
 

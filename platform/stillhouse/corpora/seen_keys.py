@@ -1,4 +1,4 @@
-"""Which keys were seen before, of any number of keys, with bounded memory.
+"""Which keys were seen before, of any number of keys, with bounded memory, and which number each got.
 
 The keys are kept in sorted runs: a batch of new ones is a run, and runs of similar size are merged, so that
 there are few and each key is moved a few times only. Large runs are files, which are searched through memory
@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 _ON_DISK = 1 << 18
 _MERGED = 1 << 24
-"""Keys of a run from which it is a file (4 MB), and from which it is not merged any more (256 MB)."""
+"""Keys of a run from which it is a file (6 MB), and from which it is not merged any more (384 MB)."""
 
 Keys = npt.NDArray[np.uint64]
-"""Keys as two numbers each, (N, 2)."""
+"""Keys as two numbers each, (N, 2), or with a third, the number that a key got, (N, 3)."""
 
 
 class SeenKeys:
@@ -25,11 +25,15 @@ class SeenKeys:
 
     Args:
         folder: On the disk that gets the files, which have no name.
+
+    Attributes:
+        count: Number of different keys so far.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._runs: list[Keys] = []
+        self.count = 0
 
     def new(self, keys: bytes) -> npt.NDArray[np.bool_]:
         """Which of some keys are seen for the first time; of equal ones among them, the first.
@@ -40,18 +44,36 @@ class SeenKeys:
         Returns:
             bool, (N,).
         """
+        return self.numbers(keys)[1]
+
+    def numbers(self, keys: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """Number keys by when they were seen for the first time: equal keys have one number, from 0 on.
+
+        Args:
+            keys: As for `new`.
+
+        Returns:
+            The numbers, int64 (N,), and the result of `new`.
+        """
         keys_N2 = np.frombuffer(keys, "<u8").reshape(-1, 2).astype(np.uint64)
         order = _order(keys_N2)
         sorted_N2 = keys_N2[order]
-        fresh = np.ones(len(order), bool)
-        fresh[1:] = (sorted_N2[1:] != sorted_N2[:-1]).any(axis=1)
+        first = np.ones(len(order), bool)
+        first[1:] = (sorted_N2[1:] != sorted_N2[:-1]).any(axis=1)
+        keys_D2, at_D = sorted_N2[first], order[first]
+        number_D = np.full(len(keys_D2), -1)
         for run in self._runs:
-            left = np.flatnonzero(fresh)
-            fresh[left[_found(run, sorted_N2[left])]] = False
-        self._add(sorted_N2[fresh])
-        result = np.zeros(len(order), bool)
-        result[order[fresh]] = True
-        return result
+            left = np.flatnonzero(number_D < 0)
+            place = _places(run, keys_D2[left])
+            number_D[left[place >= 0]] = run[place[place >= 0], 2]
+        fresh = np.flatnonzero(number_D < 0)
+        number_D[fresh[np.argsort(at_D[fresh])]] = self.count + np.arange(len(fresh))
+        self.count += len(fresh)
+        self._add(np.column_stack([keys_D2[fresh], number_D[fresh].astype(np.uint64)]))
+        new_N, number_N = np.zeros(len(order), bool), np.empty(len(order), np.int64)
+        new_N[at_D[fresh]] = True
+        number_N[order] = number_D[np.cumsum(first) - 1]
+        return number_N, new_N
 
     def _add(self, run: Keys) -> None:
         """Add a sorted run, and merge it with those before it that are not much larger."""
@@ -77,18 +99,18 @@ def _order(keys_N2: Keys) -> npt.NDArray[np.int64]:
     return order
 
 
-def _found(run_R2: Keys, keys_N2: Keys) -> npt.NDArray[np.bool_]:
-    """Which of some keys are in a run; both are sorted."""
-    place = np.searchsorted(run_R2[:, 0], keys_N2[:, 0])
-    found = np.zeros(len(keys_N2), bool)
+def _places(run_R3: Keys, keys_N2: Keys) -> npt.NDArray[np.int64]:
+    """Where some keys are in a run, -1 where they are not; both are sorted."""
+    place = np.searchsorted(run_R3[:, 0], keys_N2[:, 0])
+    found = np.full(len(keys_N2), -1)
     open_ = np.arange(len(keys_N2))
     while open_.size:
-        inside = place[open_] < len(run_R2)
+        inside = place[open_] < len(run_R3)
         open_ = open_[inside]
-        there = run_R2[place[open_]]
+        there = run_R3[place[open_]]
         same = there[:, 0] == keys_N2[open_, 0]
         equal = same & (there[:, 1] == keys_N2[open_, 1])
-        found[open_[equal]] = True
+        found[open_[equal]] = place[open_[equal]]
         # Keys whose first halves are equal lie beside each other.
         open_ = open_[same & ~equal]
         place[open_] += 1

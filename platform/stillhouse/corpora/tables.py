@@ -318,6 +318,40 @@ class TableWriter:
         return _publish(self.workspace, self.label, self._folder, content)
 
 
+class ColumnWriter:
+    """A table of the distinct texts of a column, in the order in which they come, and their rows.
+
+    Args:
+        workspace: Workspace for the table.
+        label: Readable name of the table.
+    """
+
+    def __init__(self, workspace: Workspace, label: str) -> None:
+        workspace.root.mkdir(parents=True, exist_ok=True)
+        self._table, self._seen = TableWriter(workspace, label, deduplicate=False), SeenKeys(workspace.root)
+
+    def __enter__(self) -> "ColumnWriter":
+        """Make the temporary folder."""
+        self._table.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """Remove the temporary folder."""
+        self._table.__exit__(*error)
+
+    def rows(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
+        """Add the texts that are new, and return the rows of all of them; equal texts have one row."""
+        keys = (hashlib.blake2b(text.encode(), digest_size=16).digest() for text in texts)
+        rows_N, new_N = self._seen.numbers(b"".join(keys))
+        for at in np.flatnonzero(new_N).tolist():
+            self._table.take(texts[at])
+        return rows_N
+
+    def publish(self, origin: Mapping[str, Any]) -> TextTable:
+        """Complete the table; see `TableWriter.publish`."""
+        return self._table.publish(origin)
+
+
 def _publish(workspace: Workspace, label: str, folder: Path, manifest: dict[str, Any]) -> TextTable:
     shas = "\n".join(shard["sha256"] for shard in manifest["shards"])
     table = TextTable(sha256=hashlib.sha256(shas.encode()).hexdigest(), label=label)
@@ -350,12 +384,14 @@ class Texts:
         """The number of rows."""
         return self._rows
 
-    def __getitem__(self, rows: IntArray | Sequence[int]) -> list[str]:
+    def __getitem__(self, rows: IntArray | Sequence[int] | slice) -> list[str]:
         """Read the texts of ``rows``, in that order; ids may repeat.
 
         Raises:
             IndexError: If an id is negative or too large.
         """
+        if isinstance(rows, slice):
+            rows = np.arange(*rows.indices(self._rows))
         ids = np.asarray(rows, dtype=np.int64).reshape(-1)
         if ids.size and not (0 <= ids.min() and ids.max() < self._rows):
             raise IndexError(f"row ids must be in [0, {self._rows}), but got {ids.min()}..{ids.max()}")

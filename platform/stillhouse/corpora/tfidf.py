@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -69,6 +70,18 @@ class _Counts:
     counts: Matrix
 
 
+class Documents(Protocol):
+    """Texts that are read slice by slice, such as a list or a table."""
+
+    def __len__(self) -> int:
+        """The number of texts."""
+        ...
+
+    def __getitem__(self, part: slice, /) -> Sequence[str]:
+        """Some consecutive texts."""
+        ...
+
+
 class TfIdf:
     """An index over documents. It holds 4 bytes per word of the documents and 16 per distinct term.
 
@@ -83,7 +96,7 @@ class TfIdf:
 
     def __init__(
         self,
-        documents: Sequence[str],
+        documents: Documents,
         *,
         ngrams: int = 1,
         progress: Callable[[int, int], None] | None = None,

@@ -25,8 +25,8 @@ from stillhouse.corpora.tables import (
     write_texts,
 )
 from stillhouse.corpora.tfidf import TfIdf
-from stillhouse.evaluation.retrieval import DocSearch, Search, unit
-from stillhouse.evaluation.search.exact import search
+from stillhouse.evaluation.retrieval import BLOCK, DocSearch, Search, unit
+from stillhouse.evaluation.search.exact import search_stream
 from stillhouse.teachers.store import open_vectors
 from stillhouse.values.data import Collection, Named, TableStore, TextTable
 
@@ -157,14 +157,16 @@ def _near_by_teacher(workspace: Workspace, pool: Pool, query_rows: IntArray) -> 
     query_rows = np.intersect1d(query_rows, queries.rows)
     if len(query_rows) == 0:
         return np.empty(0, np.int64)
-    vectors_NE = unit(passages.gather(passages.rows))
-    _, places = search(unit(queries.gather(query_rows)), vectors_NE, pool.hard)
+    blocks = (
+        unit(passages.gather(passages.rows[at : at + BLOCK])) for at in range(0, len(passages.rows), BLOCK)
+    )
+    _, places = search_stream(unit(queries.gather(query_rows)), blocks, pool.hard)
     return np.unique(passages.rows[places])
 
 
 def _near_by_words(workspace: Workspace, pool: Pool, query_rows: IntArray) -> IntArray:
     passages = open_texts(workspace, pool.collection.passages)
     queries = open_texts(workspace, pool.collection.queries)[query_rows]
-    index = TfIdf(passages[np.arange(len(passages))])
+    index = TfIdf(passages)
     scores, rows = index.nearest(queries, min(pool.hard, len(passages)))
     return np.unique(rows[scores > 0])

@@ -18,17 +18,32 @@ from stillhouse.corpora.tables import Texts, open_judgements, open_texts
 from stillhouse.evaluation.geometry import alignment, uniformity
 from stillhouse.evaluation.items import FiguresAndItems, means
 from stillhouse.evaluation.metrics import Values, trec_values, without
-from stillhouse.evaluation.search.exact import INDEXES, Ranking, merge, search, shards
+from stillhouse.evaluation.search.exact import INDEXES, TILE, Ranking, merge, search, search_stream, shards
 from stillhouse.teachers.store import open_vectors
 from stillhouse.values.data import Collection, TableStore
 
 log = logging.getLogger(__name__)
 
+BLOCK = 4 * TILE
+"""Passages whose stored vectors are in memory at once."""
+
+
+class Passages(Protocol):
+    """Vectors of passages: an array, or `StoredPassages`, which are read slice by slice."""
+
+    def __len__(self) -> int:
+        """The number of passages."""
+        ...
+
+    def __getitem__(self, rows: slice, /) -> FloatArray:
+        """The vectors of some consecutive passages, (N, D)."""
+        ...
+
 
 class Search(Protocol):
     """Ranks passages for an evaluator: a `SearchPool` or `LocalSearch`."""
 
-    def search(self, passages_ND: FloatArray, queries_QD: FloatArray, k: int) -> Ranking:
+    def search(self, passages_ND: Passages, queries_QD: FloatArray, k: int) -> Ranking:
         """Find the top k passages of every query."""
         ...
 
@@ -44,9 +59,10 @@ class LocalSearch:
     def __init__(self, threads: int | None = None, index: str = "exact") -> None:
         self.threads, self.index = threads, index
 
-    def search(self, passages_ND: FloatArray, queries_QD: FloatArray, k: int) -> Ranking:
+    def search(self, passages_ND: Passages, queries_QD: FloatArray, k: int) -> Ranking:
         """Find the top k passages of every query."""
-        return search(queries_QD, passages_ND, k, index=self.index, threads=self.threads)
+        blocks = (passages_ND[at : at + BLOCK] for at in range(0, len(passages_ND), BLOCK))
+        return search_stream(queries_QD, blocks, k, index=self.index, threads=self.threads)
 
 
 class DocSearch:
@@ -95,8 +111,7 @@ class DocSearch:
         self.queries = open_texts(workspace, collection.queries)[self.query_rows]
         own = dict(judgements.own_N2.tolist())
         self.own = np.array([own.get(row, -1) for row in self.query_rows.tolist()])
-        passages = open_texts(workspace, collection.passages)
-        self.passages = passages[np.arange(len(passages))]
+        self.passages = open_texts(workspace, collection.passages)
         self.documents = None if documents is None else StoredPassages(workspace, collection, documents)
 
     def __call__(self, model: Encoder) -> dict[str, float]:
@@ -110,7 +125,9 @@ class DocSearch:
 
     def itemised(self, model: Encoder) -> FiguresAndItems:
         """Compute the figures, and return the queries of those that are means over queries."""
-        passages_ND = unit(encode_as(model, DOCUMENT, self.passages))
+        # Strings of one block are in memory at a time.
+        blocks = (self.passages[at : at + BLOCK] for at in range(0, len(self.passages), BLOCK))
+        passages_ND = np.concatenate([unit(encode_as(model, DOCUMENT, texts)) for texts in blocks])
         queries_QD = self._encoded_queries(model)
         values = self._ranked(queries_QD, passages_ND, f"{self.name}_cosine")
         figures = {name: float(values_Q.mean()) for name, values_Q in values.items()}
@@ -133,10 +150,10 @@ class DocSearch:
     def _asymmetric(self, queries_QD: FloatArray) -> FiguresAndItems:
         if self.documents is None or queries_QD.shape[1] != self.documents.dim:
             return {}, {}
-        values = self._ranked(queries_QD, self.documents.vectors(), f"{self.name}_{ASYMMETRIC}_cosine")
+        values = self._ranked(queries_QD, self.documents, f"{self.name}_{ASYMMETRIC}_cosine")
         return {name: float(values_Q.mean()) for name, values_Q in values.items()}, means(values)
 
-    def _ranked(self, queries_QD: FloatArray, passages_ND: FloatArray, name: str) -> dict[str, Values]:
+    def _ranked(self, queries_QD: FloatArray, passages_ND: Passages, name: str) -> dict[str, Values]:
         """Rank the passages of every query, and judge the rankings."""
         found = self.ranker.search(passages_ND, queries_QD, self.k + bool((self.own >= 0).any()))
         scores_QK, rows_QK = without(found, self.own)
@@ -168,11 +185,16 @@ class StoredPassages:
         whole = store.texts == collection.passages
         self.rows = np.arange(len(passages)) if whole else _rows_among(passages, workspace, store)
 
-    def vectors(self) -> FloatArray:
-        """Read the vectors, scaled to length 1; a text that the teacher could not embed has the vector 0."""
-        vectors_NE = np.zeros((len(self.rows), self.dim), np.float32)
-        known_N = np.isin(self.rows, self.reader.rows)
-        vectors_NE[known_N] = self.reader.gather(self.rows[known_N])
+    def __len__(self) -> int:
+        """The number of passages."""
+        return len(self.rows)
+
+    def __getitem__(self, part: slice, /) -> FloatArray:
+        """Read vectors, scaled to length 1; a text that the teacher could not embed has the vector 0."""
+        rows = self.rows[part]
+        vectors_NE = np.zeros((len(rows), self.dim), np.float32)
+        known_N = np.isin(rows, self.reader.rows)
+        vectors_NE[known_N] = self.reader.gather(rows[known_N])
         return unit(vectors_NE)
 
 
@@ -211,7 +233,7 @@ class SearchPool:
         self.actors, self.threads, self.index, self.deadline = tuple(actors), threads, index, deadline
         self.broken = False
 
-    def search(self, passages_ND: FloatArray, queries_QD: FloatArray, k: int) -> Ranking:
+    def search(self, passages_ND: Passages, queries_QD: FloatArray, k: int) -> Ranking:
         """Find the top k passages of every query, with the passages spread over the actors in whole tiles."""
         import ray
 
@@ -238,7 +260,7 @@ class SearchPool:
             ray.kill(actor)
         self.broken = True
 
-    def _spread(self, passages_ND: FloatArray, queries_QD: FloatArray, k: int) -> Ranking:
+    def _spread(self, passages_ND: Passages, queries_QD: FloatArray, k: int) -> Ranking:
         import ray
 
         ranges = shards(len(passages_ND), len(self.actors))

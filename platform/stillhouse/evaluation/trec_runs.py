@@ -5,7 +5,7 @@ descending order of the passage's id. In [0, 1].
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +14,48 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.types import IntArray
 from stillhouse.core.user_files import writing
 from stillhouse.corpora.published.judged import JudgedCollection, ascii_cells
+from stillhouse.corpora.reading.counting import in_blocks
 from stillhouse.evaluation.metrics import Values, trec_values, without
 from stillhouse.evaluation.search.exact import Ranking
 from stillhouse.evaluation.sts import read_lines
 
 TAG = "stillhouse"
+_AT_ONCE = 1024
+"""Queries whose passages' ids are in memory at once."""
 
-Run = dict[str, list[tuple[str, float]]]
+Run = Mapping[str, list[tuple[str, float]]]
 """Query id to passage ids and scores, best first."""
+
+
+class RankedRun(Run):
+    """The run of a ranking of rows. The ids of a query's passages are looked up when they are asked for.
+
+    Args:
+        rows: Query id to its line of the ranking.
+        ranking: Scores and rows, best first; places without a passage have the row -1.
+        ids_of: Maps rows to ids.
+        depth: Passages per query.
+    """
+
+    def __init__(
+        self, rows: Mapping[str, int], ranking: Ranking, ids_of: Callable[[IntArray], list[str]], depth: int
+    ) -> None:
+        self._rows, self._ranking, self._ids_of, self._depth = rows, ranking, ids_of, depth
+
+    def __getitem__(self, query: str) -> list[tuple[str, float]]:
+        """The passages of a query with their scores, in trec_eval's order."""
+        scores_K, rows_K = (side[self._rows[query]] for side in self._ranking)
+        there = rows_K >= 0
+        hits = zip(self._ids_of(rows_K[there]), scores_K[there].astype(float).tolist(), strict=True)
+        return _ordered(list(hits))[: self._depth]
+
+    def __iter__(self) -> Iterator[str]:
+        """The queries."""
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        """The number of queries."""
+        return len(self._rows)
 
 
 def as_run(
@@ -35,13 +69,9 @@ def as_run(
         ids_of: Maps rows to ids.
         depth: Passages per query, after the passage that is the query itself is dropped.
     """
-    run: Run = {}
     own_Q = np.array([collection.own.get(query, -1) for query in collection.queries])
-    for query, scores, rows in zip(collection.queries, *without(ranking, own_Q), strict=True):
-        filled = rows >= 0
-        hits = list(zip(ids_of(rows[filled]), scores[filled].astype(float).tolist(), strict=True))
-        run[query] = _ordered(hits)[:depth]
-    return run
+    rows = {query: row for row, query in enumerate(collection.queries)}
+    return RankedRun(rows, without(ranking, own_Q), ids_of, depth)
 
 
 def run_figures(run: Run, qrels: Mapping[str, Mapping[str, int]]) -> dict[str, float]:
@@ -62,12 +92,16 @@ def query_figures(run: Run, qrels: Mapping[str, Mapping[str, int]]) -> dict[str,
     judgements = {query: gains for query, gains in qrels.items() if max(gains.values(), default=0) > 0}
     if not judgements:
         raise BadInput("at least one query must have a relevant passage, but none has.")
-    width = max(10, *(len(run.get(query, ())) for query in judgements))
-    scores_QK = np.zeros((len(judgements), width), np.float32)
+    parts = [_values_of(run, dict(part)) for part in in_blocks(judgements.items(), _AT_ONCE)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _values_of(run: Run, judgements: Mapping[str, Mapping[str, int]]) -> dict[str, Values]:
+    found = [run.get(query, []) for query in judgements]
+    scores_QK = np.zeros((len(found), max(10, *map(len, found))), np.float32)
     ids_QK = np.full(scores_QK.shape, -1, np.int64)
     judged: list[tuple[int, int, int]] = []
-    for line, (query, gains) in enumerate(judgements.items()):
-        hits = run.get(query, [])
+    for line, (hits, gains) in enumerate(zip(found, judgements.values(), strict=True)):
         number = {name: at for at, name in enumerate(sorted({*gains, *(hit for hit, _ in hits)}))}
         scores_QK[line, : len(hits)] = [score for _, score in hits]
         ids_QK[line, : len(hits)] = [number[hit] for hit, _ in hits]
@@ -92,15 +126,15 @@ def write_run(path: Path, run: Run) -> None:
     Raises:
         BadInput: If an id has a blank.
     """
-    require_plain_ids(run)
-    require_plain_ids(passage for hits in run.values() for passage, _ in hits)
-    lines = (
-        f"{query} Q0 {passage} {rank} {score:.9g} {TAG}\n"
-        for query, hits in run.items()
-        for rank, (passage, score) in enumerate(hits, start=1)
-    )
+
+    def lines() -> Iterator[str]:
+        for query, hits in run.items():
+            require_plain_ids([query, *(passage for passage, _ in hits)])
+            for rank, (passage, score) in enumerate(hits, start=1):
+                yield f"{query} Q0 {passage} {rank} {score:.9g} {TAG}\n"
+
     with writing(path) as file:
-        file.writelines(lines)
+        file.writelines(lines())
 
 
 def read_run(path: Path) -> Run:

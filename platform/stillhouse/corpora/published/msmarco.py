@@ -76,8 +76,7 @@ class MarcoPairs:
         """Read the pairs as texts: ``query``, ``passage`` and, of triples, ``negative``.
 
         Args:
-            taking: Which lines of ids are taken, before their texts are looked up. Lines of texts are all
-                read.
+            taking: Which lines of ids are taken, before their texts are looked up.
             negatives: Whether lines that differ in the negative alone are two.
 
         Raises:

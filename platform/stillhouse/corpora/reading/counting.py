@@ -2,21 +2,28 @@
 
 Without a number (None or 0) everything is read. A number N takes N distinct rows of the whole source, those
 with the smallest hashes, whatever their order; a larger number adds rows to those of a smaller one.
-Of a stream (``hf:``), whose end may be far away, it takes the first N. ``pydocs`` alone has sizes of its own.
+Of a stream (``hf:``, MS MARCO's triples), whose end may be far away, it takes the first N. ``pydocs`` alone
+has sizes of its own.
 """
 
+import itertools
 import pickle
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
+from pathlib import Path
 from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from stillhouse.corpora.seen_keys import SeenKeys
+
 T = TypeVar("T")
 _IN_MEMORY = 1 << 26
 _SPARE = 1024
+_COMPARED = 16_384
+"""Rows that are compared with those before at once."""
 
 
 class Taking(Generic[T]):
@@ -127,6 +134,46 @@ class _Drawn(Generic[T]):
         self._hashes = bytearray(hash_N[order].astype(">u8").tobytes())
         if len(order) == self._count:
             self._highest = bytes(self._hashes[-8:])
+
+
+class Spool(Generic[T]):
+    """Rows that are gone through several times, one after another, in a file: memory holds nothing of them.
+
+    Args:
+        rows: The rows.
+    """
+
+    def __init__(self, rows: Iterable[T]) -> None:
+        self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)
+        self._sizes: list[int] = []
+        for part in in_blocks(rows, _SPARE):
+            pickle.dump(part, self._file)
+            self._sizes.append(len(part))
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return sum(self._sizes)
+
+    def __iter__(self) -> Iterator[T]:
+        """The rows in their order."""
+        self._file.seek(0)
+        for _ in self._sizes:
+            yield from pickle.load(self._file)
+
+
+def distinct(rows: Iterable[T]) -> Iterator[T]:
+    """Yield the first of equal rows, with bounded memory."""
+    seen = SeenKeys(Path(tempfile.gettempdir()))
+    for part in in_blocks(rows, _COMPARED):
+        keys = (blake2b(repr(row).encode(), digest_size=16).digest() for row in part)
+        yield from itertools.compress(part, seen.new(b"".join(keys)))
+
+
+def in_blocks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Split into lists of ``size`` items; the last may be shorter."""
+    remaining = iter(items)
+    while block := list(itertools.islice(remaining, size)):
+        yield block
 
 
 def smallest(texts: Iterable[str], count: int) -> list[int]:

@@ -11,13 +11,14 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import ValueArray
 from stillhouse.corpora.published.msmarco import marco_pairs
 from stillhouse.corpora.reading.corpus import hub_name, list_files, skipped_files, source_tables
-from stillhouse.corpora.reading.counting import Taking
+from stillhouse.corpora.reading.counting import Spool, Taking, distinct, in_blocks
 from stillhouse.corpora.reading.forms import FORMS, without_scores
 from stillhouse.corpora.reading.ingest import corpus_label, note_path, read_once
 from stillhouse.corpora.reading.meaning import (
@@ -35,11 +36,13 @@ from stillhouse.corpora.reading.meaning import (
 from stillhouse.corpora.reading.rows import Row, Table, is_unicode
 from stillhouse.corpora.reading.sentences import clean
 from stillhouse.corpora.reading.understood import Understood
-from stillhouse.corpora.tables import Rejected, write_rows, write_texts
+from stillhouse.corpora.tables import ColumnWriter, Rejected, write_rows
 from stillhouse.values.data import Examples
 
-VERSION = 3
+VERSION = 4
 _KIND = "file of labelled text"
+_AT_ONCE = 16_384
+"""Rows whose texts are numbered at once."""
 
 Triple = tuple[str, str, tuple[str, ...]]
 Rows = Iterator[Triple | Rejected]
@@ -87,8 +90,9 @@ def read_labelled(
     note = note_path(workspace, "labelled", {"version": VERSION, "source": source, "files": files, **options})
 
     def read() -> tuple[Examples, Understood]:
-        taking = Taking[Triple | Rejected](limit, stream=hub_name(source) is not None)
-        ids = Taking[Any](limit)
+        # MS MARCO's triples are read no further than needed: there are 4 · 10^8 of them.
+        stream = hub_name(source) is not None or (marco is not None and marco.has_negatives)
+        taking, ids = Taking[Triple | Rejected](limit, stream=stream), Taking[Any](limit, stream=stream)
         if marco is None:
             tables = source_tables(source, _KIND)
         else:
@@ -101,7 +105,7 @@ def read_labelled(
         triples = reading.kept(tables, Taking(0) if by_ids else taking)
         understood = reading.understood(triples, ids if by_ids else taking)
         understood.say()
-        return write_triples(workspace, source, triples, given=bool(triples[0][2])), understood
+        return write_triples(workspace, source, triples, given=bool(next(iter(triples))[2])), understood
 
     return read_once(workspace, note, read, refresh=refresh)
 
@@ -117,19 +121,22 @@ class _Reading:
         self._aside = Counter[str]()
         self._rows = 0
 
-    def kept(self, tables: Iterable[Table], taking: Taking[Triple | Rejected]) -> list[Triple]:
+    def kept(self, tables: Iterable[Table], taking: Taking[Triple | Rejected]) -> Spool[Triple]:
         """Return the distinct triples that are taken.
 
         Raises:
             BadInput: There is none.
         """
-        kept: dict[Triple, None] = {}
         key = lambda row: None if isinstance(row, Rejected) else repr(row).encode()  # noqa: E731
-        for row in taking.of(self._triples(tables), key):
-            if isinstance(row, Rejected):
-                self._aside[row.reason] += 1
-            else:
-                kept.setdefault(row)
+
+        def usable() -> Iterator[Triple]:
+            for row in taking.of(self._triples(tables), key):
+                if isinstance(row, Rejected):
+                    self._aside[row.reason] += 1
+                else:
+                    yield row
+
+        kept = Spool(distinct(usable()))
         if not self._rows:
             raise BadInput(f"labelled text must not be empty, but {self._source} is.")
         if not kept:
@@ -138,9 +145,9 @@ class _Reading:
                 f"{self._source} none is: {self._said_aside()} (negatives={self._negatives}). Check the "
                 "columns and labels, or lower --negatives."
             )
-        return list(kept)
+        return kept
 
-    def understood(self, kept: Sequence[Triple], taking: Taking[Any]) -> Understood:
+    def understood(self, kept: Spool[Triple], taking: Taking[Any]) -> Understood:
         """Say where the rows went: read = kept + duplicates + not used + set aside."""
         if taking.partial:
             rows = taking.said(len(kept), "labelled rows")
@@ -149,7 +156,7 @@ class _Reading:
             unit = "" if made + sum(self._aside.values()) == self._rows else f" make {made:,} pairs"
             rows = f"{self._rows:,} rows read{unit}: {len(kept):,} kept, {made - len(kept):,} duplicates"
         rows += ", " + self._said_aside()
-        query, passage, hard = kept[0]
+        query, passage, hard = next(iter(kept))
         texts = {"query": query, "passage": passage, "negatives": hard[0] if hard else ""}
         label, form = corpus_label(self._source), " and ".join(self._forms)
         skipped = tuple(skipped_files(self._source))
@@ -261,7 +268,7 @@ def _text(value: Any) -> str:
 def write_triples(
     workspace: Workspace,
     source: str,
-    triples: Sequence[Triple],
+    triples: Iterable[Triple],
     *,
     given: bool,
     label: str = "labelled",
@@ -277,20 +284,19 @@ def write_triples(
         label: Readable name of the examples.
         values: Labels or scores of the triples.
     """
-    queries = {text: row for row, text in enumerate(dict.fromkeys(query for query, _, _ in triples))}
-    texts = chain.from_iterable((passage, *hard) for _, passage, hard in triples)
-    passages = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-    origin = {label: source}
-    tables = {
-        name: write_texts(workspace, f"{label}-{name}", known, deduplicate=False, origin=origin)
-        for name, known in (("queries", queries), ("passages", passages))
-    }
-    columns = {"query": tables["queries"], "passage": tables["passages"]}
-    rows = {
-        "query": np.array([queries[query] for query, _, _ in triples]),
-        "passage": np.array([passages[passage] for _, passage, _ in triples]),
-    }
+    found: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
+    with (
+        ColumnWriter(workspace, f"{label}-queries") as asked,
+        ColumnWriter(workspace, f"{label}-passages") as told,
+    ):
+        for part in in_blocks(triples, _AT_ONCE):
+            queries = asked.rows([query for query, _, _ in part])
+            passages = told.rows([text for _, passage, hard in part for text in (passage, *hard)])
+            found.append((queries, passages.reshape(len(part), -1)))
+        table = told.publish({label: source})
+        columns = {"query": asked.publish({label: source}), "passage": table}
+    rows_N, rows_NK = (np.concatenate(side) for side in zip(*found, strict=True))
+    rows = {"query": rows_N, "passage": rows_NK[:, 0]}
     if given:
-        columns["negatives"] = tables["passages"]
-        rows["negatives"] = np.array([[passages[text] for text in hard] for _, _, hard in triples])
+        columns["negatives"], rows["negatives"] = table, rows_NK[:, 1:]
     return write_rows(workspace, columns, rows, label, values=values)

@@ -1,7 +1,7 @@
 """Scored text: queries with a passage, hard negatives and a reranker's score of each, see `forms`."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import Progress, say
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.reading.corpus import hub_name, list_files, source_tables
-from stillhouse.corpora.reading.counting import Taking
+from stillhouse.corpora.reading.counting import Spool, Taking
 from stillhouse.corpora.reading.forms import ScoredRow, parse_row
 from stillhouse.corpora.reading.ingest import note_path, read_once
 from stillhouse.corpora.reading.labelled import write_triples
@@ -52,7 +52,7 @@ def read_scored(
         taking = Taking[ScoredRow](limit, stream=hub_name(source) is not None, distinct=False)
         rows_with = Counter[int]()
         rows = _with_negatives(_all_rows(source), negatives, rows_with)
-        kept = list(taking.of(rows, lambda row: repr((row.query, row.passages)).encode()))
+        kept = Spool(taking.of(rows, lambda row: repr((row.query, row.passages)).encode()))
         if not rows_with:
             raise BadInput(f"scored text must not be empty, but {source} is.")
         if not kept:
@@ -63,13 +63,15 @@ def read_scored(
         width = negatives or min(len(row.passages) for row in kept) - 1
         shorter = sum(rows for number, rows in rows_with.items() if number < negatives)
         _say(source, taking.said(len(kept), "scored rows"), kept, width, shorter)
+        scores = (score for row in kept for score in row.scores[: 1 + width])
+        values = np.fromiter(scores, np.float32).reshape(-1, 1 + width)
         made = write_triples(
             workspace,
             source,
-            [(row.query, row.passages[0], row.passages[1 : 1 + width]) for row in kept],
+            ((row.query, row.passages[0], row.passages[1 : 1 + width]) for row in kept),
             given=True,
             label="scored",
-            values={SCORES: np.array([row.scores[: 1 + width] for row in kept], np.float32)},
+            values={SCORES: values},
         )
         return made, None
 
@@ -99,7 +101,7 @@ def _all_rows(source: str) -> Iterator[ScoredRow]:
             progress(number, None)
 
 
-def _say(source: str, taken: str, kept: Sequence[ScoredRow], width: int, shorter: int) -> None:
+def _say(source: str, taken: str, kept: Spool[ScoredRow], width: int, shorter: int) -> None:
     """Print what was read, and how much of it is left out."""
     cut = sum(len(row.passages) - 1 - width for row in kept)
     say(

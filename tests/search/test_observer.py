@@ -168,6 +168,17 @@ def test_the_best_student_and_test_openings_are_tags(context: Context) -> None:
     assert ("s",) not in tracker.steps, "opening a test set is not a metric"
 
 
+def test_what_the_figures_are_of_is_tagged(context: Context) -> None:
+    fact = {"what": "Search.", "split": "test", "count": 12, "unit": "queries", "data": "abc"}
+    student = {"metrics": {"q": 0.5}, "cost": {}, "trial": 0, "refitted": False}
+    about = {"dev": {}, "test": {"search": fact}, "models": {"student": "0ff"}}
+    tracker = RecordingTracker()
+    with Observer("s", context, tracker, {}) as observer:
+        observer.report({"student": student, "trials": [1], "about": about}, {})
+    tags = {"stillhouse.figures.test.search": "test split, 12 queries, data abc"}
+    assert tracker.described[("s",), "figures"] == (tags | {"stillhouse.model.student": "0ff"}, "")
+
+
 def test_a_workspace_failure_in_a_trial_ends_the_search(
     context: Context, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

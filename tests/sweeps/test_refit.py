@@ -210,6 +210,10 @@ def test_the_refit_is_tested_beside_its_trial_exported_and_tracked(
     assert student["weights_sha256"] == read_manifest(refitted.folder)["weights_sha256"]
     assert stage_folder("small", workspace) == refitted.folder
     assert report["trial"]["metrics"] != student["metrics"]
+    about = report["about"]
+    assert {each["split"] for each in about["test"].values()} == {"test"} and about["dev"]
+    assert all(each["count"] and len(each["data"]) == 16 for each in about["test"].values())
+    assert set(about["models"]) == {"student", "teacher"}
     said = "The best student is the refit of trial 1: 512 examples instead of 64"
     assert said in printed and "its trial" in printed
     assert said in (folder / "report.md").read_text()

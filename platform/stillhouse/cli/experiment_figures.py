@@ -36,13 +36,19 @@ def evaluate_experiment(options: Namespace) -> None:
     split, model = found.split, found.sources[0]
     report: dict[str, Any] = {"model": options.model, "title": model.title, "split": split}
     report["data"] = dict(found.facts)
-    show(f"model: {model.title}")
+    identities = {source.name: source.identity() for source in found.sources}
+    notes = [found.facts[name] for name in ("collection_notes",) if name in found.facts]
+    about = {"identity": identities[model.name], "split": split, "notes": notes}
+    report["about"] = {**about, "figures": dict(found.about)}
+    show(f"model: {model.title}, identity {identities[model.name][:16]}")
     teacher = teacher_in_sweep(options.begun, experiment, final=options.final) if options.begun else {}
     known = {name: value for name, value in found.figures.items() if teacher.get(name, 0) > 0}
     shares = {name: value / teacher[name] for name, value in known.items()}
     for name, value in found.figures.items():
         kept = f"   teacher {teacher[name]:.4f}, kept {shares[name]:.1%}" if name in shares else ""
         show(f"  {name:<36} {value:.4f}{kept}")
+    for start, fact in found.about.items():
+        show(f"  {start}: {fact['split']} split, {fact['count']:,} {fact['unit']}, data {fact['data'][:8]}")
     if teacher:
         report |= {"teacher": teacher, "kept": shares}
     if (by := found.documents_by) is not None:
@@ -55,5 +61,6 @@ def evaluate_experiment(options: Namespace) -> None:
     for source, other in zip(found.sources[1:], found.suite[1:], strict=True):
         titles = (model.title, source.title)
         compared = compare_suites(split, found.suite[0], other, options, titles)
-        report["against"] = results_against(options, {split: compared}, titles)
+        against = results_against(options, {split: compared}, titles)
+        report["against"] = against | {"identity": identities[source.name]}
     write_results(options, {**report, "metrics": dict(found.figures)})

@@ -15,9 +15,8 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say, show
 from stillhouse.core.errors import BadInput, require
 from stillhouse.evaluation.asymmetric import require_one_dimension
-from stillhouse.evaluation.benchmark import Benchmark, Options, Suite
+from stillhouse.evaluation.benchmark import Benchmark, Options, Suite, titles_of
 from stillhouse.evaluation.benchmarks import suite_flags
-from stillhouse.evaluation.benchmarks.retrieval import keeps_vectors
 from stillhouse.evaluation.chosen_suites import HUB, from_hub, suites_named
 from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.items import Figures, Measured
@@ -51,8 +50,9 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
         device: Where the model encodes.
 
     Returns:
-        Figures by suite and test set; under ``about`` the model, the split, how often the test sets had been
-        opened, and the notes; with ``--against`` also the comparison, under ``against``.
+        Figures by suite and test set; under ``about`` the model and its identity, the split, how often the
+        test sets had been opened, the notes, and by suite and set the split, the hash of the data and the
+        number of items; with ``--against`` also the comparison, under ``against``.
 
     Raises:
         BadInput: An unknown suite, missing or malformed files, or no such model.
@@ -63,12 +63,12 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
     documents = None if teacher is None else DocumentsByTeacher.opened(teacher, workspace, device)
     model, other = models[options.model], models.get(options.against)
     found: dict[str, Any] = {}
-    notes, before = {}, {}
+    notes, before, sets = {}, {}, {}
     compared = {}
     if documents is not None:
         require_one_dimension(model, documents.teacher)
     if model.title:
-        show(f"model: {model.title}")
+        show(f"model: {model.title}, identity {_identity(model)[:16]}")
     for name, benchmark in prepared.items():
         if benchmark.opens:
             measured = " against ".join(models) or str(options.from_run)
@@ -81,34 +81,44 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
         ours = _measured(name, benchmark, model, among_others=len(models) > 1 or documents is not None)
         found[name] = ours.figures
         notes[name] = [*benchmark.notes, *_undefined(ours.figures)]
-        _show(name, benchmark, ours.figures)
+        sets[name] = benchmark.about(ours)
+        _show(name, benchmark, ours.figures, sets[name])
         for note in notes[name]:
             say(f"note: {note}")
         if theirs is not None:
             assert other is not None
             compared[name] = compared_with(ours, theirs, options)
-            show_against(name, compared[name], options, benchmark.digits, (model.title, other.title))
+            shown = {titles_of(sets[name]).get(each, each): one for each, one in compared[name].items()}
+            show_against(name, shown, options, benchmark.digits, (model.title, other.title))
         if documents is not None and by_teacher is not None:
             documents.show(name, benchmark, model, by_teacher, ours)
     if documents is not None:
         found |= {"documents_by": documents.finish(keep=bool(options.keep_vectors))}
     split = "test" if options.final else "dev"
-    found["about"] = {"model": model.title, "split": split, "opened_before": before, "notes": notes}
+    found["about"] = {
+        **{"model": model.title, "identity": _identity(model), "split": split},
+        **{"opened_before": before, "notes": notes, "sets": sets},
+    }
     if other is None:
         return found
-    return found | {"against": results_against(options, compared, (model.title, other.title))}
+    against = results_against(options, compared, (model.title, other.title))
+    return found | {"against": against | {"identity": _identity(other)}}
 
 
 def open_checked(name: str, options: Namespace, workspace: Workspace, device: str) -> FiniteEncoder:
-    """Open a model by its name, identified if its vectors may be kept; there is none if a run is measured."""
+    """Open a model by its name; there is none if a run is measured."""
     if not name:
         return FiniteEncoder(None)
     found = find_model(name, workspace)
-    named = keeps_vectors(given_flags(options)) or options.documents_by is not None
-    identity = f"{found.identity()} {device}" if named else ""
+    identity = f"{found.identity()} {device}"
     return FiniteEncoder(
         found.open(device), identity, found.title, found.megabytes(), reopen=lambda: found.open(device)
     )
+
+
+def _identity(model: FiniteEncoder) -> str:
+    """Hash of all that determines a vector but the device."""
+    return model.identity.rpartition(" ")[0]
 
 
 def _teacher(options: Namespace, prepared: Mapping[str, Benchmark], workspace: Workspace) -> Source | None:
@@ -147,6 +157,10 @@ def prepare_suites(options: Namespace, workspace: Workspace) -> dict[str, Benchm
     suites: Mapping[str, Suite] = suites_named(options.suite)
     root = options.data_root or os.environ.get("STILLHOUSE_DATA", "")
     if root == HUB:
+        replaced = [name for name, suite in suites.items() if suite.MTEB_TASKS]
+        ours = [flag for flag in suite_flags() if flag.suite in replaced]
+        given = [flag.option for flag in ours if getattr(options, flag.name) != flag.default]
+        require(not given, f"flags of suites must go with files, not with --data-root {HUB}", flags=given)
         suites = from_hub(suites)
     elif any(suite.NEEDS_DATA for suite in suites.values()):
         require(
@@ -193,7 +207,7 @@ def check_flags(options: Namespace) -> None:
             raise BadInput("`evaluate` needs a model: give a folder or a name, or --from-run FILE.")
         return
     for flag in suite_flags():
-        same = flag.suite != "retrieval" or flag.name == "from_run"
+        same = flag.suite != "retrieval" or flag.name in ("from_run", "only", "split")
         rule = f"{flag.option} and --from-run are not given together"
         require(same or getattr(options, flag.name) == flag.default, rule)
     require(options.documents_by is None, "--documents-by and --from-run are not given together")
@@ -216,19 +230,31 @@ def _refuse_experiment(options: Namespace) -> None:
         )
 
 
-def _show(name: str, benchmark: Benchmark, figures: Figures) -> None:
+def _show(name: str, benchmark: Benchmark, figures: Figures, about: Mapping[str, Any]) -> None:
+    """Print the figures with what they are computed from: one column per set, or one line."""
     kinds = list(dict.fromkeys(kind for each in figures.values() for kind in each))
-    lines = kinds if benchmark.across else list(figures)
-    columns = list(figures) if benchmark.across else kinds
-
-    def cell(line: str, column: str) -> str:
-        found, kind = (column, line) if benchmark.across else (line, column)
-        return _written(figures[found].get(kind), benchmark.digits)
-
-    cells = [[line, *(cell(line, column) for column in columns)] for line in lines]
+    titles, first = ({}, 0) if benchmark.across else (titles_of(about), 1)
+    table = [[name, *kinds, *_ABOUT[first:]]]
+    for found, each in figures.items():
+        cells = [_written(each.get(kind), benchmark.digits) for kind in kinds]
+        table.append([titles.get(found, found), *cells, *_said(about.get(found))[first:]])
+    if benchmark.across:
+        table = [list(row) for row in zip(*table, strict=True)]
     show()
-    for text in table_lines([name, *columns], cells):
+    for text in table_lines(table[0], table[1:]):
         show(text)
+
+
+_ABOUT = ("split", "items", "data")
+
+
+def _said(about: Mapping[str, Any] | None) -> tuple[str, str, str]:
+    """The split, the number of items and the start of the hash of a set's data, as a table shows them."""
+    if about is None:
+        return "", "", ""
+    least, most = (choose(about["items"].values(), default=0) for choose in (min, max))
+    items = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    return about["split"], items if most else "", about["data"][:8]
 
 
 def _undefined(figures: Figures) -> list[str]:

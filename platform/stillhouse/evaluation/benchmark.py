@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stillhouse.core.artifacts import Workspace
+from stillhouse.core.artifacts import Workspace, sha256_of
 from stillhouse.core.identity import fingerprint
 
 if TYPE_CHECKING:
@@ -42,12 +42,30 @@ class Options:
 
 
 @dataclass(frozen=True)
+class About:
+    """What the figures of a set are computed from.
+
+    Attributes:
+        split: ``dev``, ``train`` or ``test``; ``all`` of a set without splits.
+        data: Hash of its files.
+        unit: What is counted, in the plural, such as ``queries``.
+        count: Number of items of the figures that are not made of items; 0 if it is not known.
+    """
+
+    split: str
+    data: str
+    unit: str
+    count: int = 0
+
+
+@dataclass(frozen=True)
 class Benchmark:
     """A suite whose files have been found and checked.
 
     Attributes:
         measure: Encodes and measures.
         notes: What is missing or was left out, one sentence each.
+        sets: What the figures of a set are computed from, by its name.
         opens: Fingerprint of the test sets that are opened; empty if there are none.
         across: Whether the table has one column per set, as the papers print STS, or one line per set.
         digits: Decimal places in the table.
@@ -59,12 +77,34 @@ class Benchmark:
 
     measure: Callable[["FiniteEncoder"], "Figures"]
     notes: tuple[str, ...] = ()
+    sets: Mapping[str, About] = field(default_factory=dict)
     opens: str = ""
     across: bool = True
     digits: int = 2
     itemised: Callable[["FiniteEncoder"], "Measured"] | None = None
     searches: bool = False
     baselines: tuple[str, ...] = ()
+
+    def about(self, found: "Measured") -> dict[str, dict[str, Any]]:
+        """Say what figures are computed from, by set: ``split``, ``data``, ``unit``, and ``items`` by figure.
+
+        The sets ``toy`` and ``toy flat`` have the same data; ``Avg`` is of all sets, ``laser.avg`` of those
+        whose names begin alike. Figures that are computed from no data are left out.
+        """
+        return {
+            name: _about(known, figures, {kind: one.count for kind, one in found.items.get(name, {}).items()})
+            for name, figures in found.figures.items()
+            if (known := self._sets_of(name, averaged=name in found.items))
+        }
+
+    def _sets_of(self, name: str, *, averaged: bool) -> list[About]:
+        if name in self.sets:
+            return [self.sets[name]]
+        for each, about in self.sets.items():
+            if name.startswith((f"{each} ", f"{each}.")):
+                return [about]
+        start = name.rpartition(".")[0]
+        return [about for each, about in self.sets.items() if averaged and each.startswith(start)]
 
 
 class Suite(Protocol):
@@ -94,6 +134,26 @@ def itemised(
 ) -> Benchmark:
     """Make a benchmark whose figures are made of items; ``options`` are further fields of `Benchmark`."""
     return Benchmark(lambda model: measure(model).figures, notes, itemised=measure, **options)
+
+
+def titles_of(about: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The names of sets with their splits, for tables with one line per set."""
+    return {name: f"{name} ({each['split']})" for name, each in about.items()}
+
+
+def _about(known: list[About], figures: Iterable[str], counts: Mapping[str, int]) -> dict[str, Any]:
+    items = {kind: counts.get(kind, known[0].count if len(known) == 1 else 0) for kind in figures}
+    return {
+        "split": " and ".join(dict.fromkeys(each.split for each in known)),
+        "data": known[0].data if len(known) == 1 else fingerprint([each.data for each in known]),
+        "unit": known[0].unit,
+        "items": {kind: count for kind, count in items.items() if count},
+    }
+
+
+def hash_of(paths: Iterable[Path]) -> str:
+    """Hash files, with their names and in their order."""
+    return fingerprint([(path.name, sha256_of(path)) for path in paths])
 
 
 def opened(options: Options, *data: object) -> str:

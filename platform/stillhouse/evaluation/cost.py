@@ -17,6 +17,8 @@ from stillhouse.students.sizes import distinct_weights, sizes
 
 BATCHES = (1, 8, 32, 64)
 CHUNKS = (32, 128)
+CALLS = 100
+"""Calls of the suite's latency. Of so few the 99th percentile is in effect the slowest, so that is shown."""
 
 TEXTS = (
     "The cat sat on the mat.",
@@ -54,7 +56,7 @@ def cost(
 def speed(
     encoder: Encoder, texts: Sequence[str] = TEXTS * 8, *, runs: int = 5, calls: int = 50
 ) -> dict[str, float]:
-    """Measure ``sentences_per_second``, ``latency_ms_p50``, ``latency_ms_p99`` and ``threads``.
+    """Measure ``sentences_per_second``, ``latency_ms_p50``, ``latency_ms_max`` and ``threads``.
 
     Arguments are those of `cost`.
     """
@@ -62,7 +64,7 @@ def speed(
     return {
         "sentences_per_second": sentences_per_second(encoder, texts, runs=runs),
         "latency_ms_p50": latency["p50"],
-        "latency_ms_p99": latency["p99"],
+        "latency_ms_max": latency["max"],
         "threads": float(threads_of(encoder)),
     }
 
@@ -111,7 +113,7 @@ def index_megabytes(dim: int) -> dict[str, float]:
 
 
 def measure_speed(
-    encoder: Encoder, texts: Sequence[str] = TEXTS * 8, *, runs: int = 3, calls: int = 100
+    encoder: Encoder, texts: Sequence[str] = TEXTS * 8, *, runs: int = 3, calls: int = CALLS
 ) -> dict[str, float]:
     """Measure sentences per second at one text per call and at the best batch size, and the latency.
 
@@ -129,7 +131,7 @@ def measure_speed(
         "sentences_per_second": by_batch[best],
         "best_batch": float(best),
         "latency_ms_p50": latency["p50"],
-        "latency_ms_p99": latency["p99"],
+        "latency_ms_max": latency["max"],
         "threads": float(threads_of(encoder)),
     }
 
@@ -176,12 +178,12 @@ def pairs_per_second(scorer: Scorer, texts: Sequence[str] = TEXTS * 2, *, runs: 
 
 
 def latency_ms(encoder: Encoder, texts: Sequence[str] = TEXTS, *, calls: int = 50) -> dict[str, float]:
-    """Measure milliseconds for a single text: ``p50`` and ``p99`` over the calls after a short warm-up."""
+    """Measure milliseconds for a single text: ``p50`` and ``max`` over the calls after a short warm-up."""
     require(calls >= 1, "calls >= 1", calls=calls)
     for text in texts[:3]:
         encoder.encode([text])
     seconds = [_timed(encoder, [texts[call % len(texts)]]) for call in range(calls)]
-    return {"p50": 1e3 * float(np.percentile(seconds, 50)), "p99": 1e3 * float(np.percentile(seconds, 99))}
+    return {"p50": 1e3 * float(np.median(seconds)), "max": 1e3 * max(seconds)}
 
 
 class _PublishedStudent(nn.Module):

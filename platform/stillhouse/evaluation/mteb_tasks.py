@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import fingerprint
 from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY
 from stillhouse.core.types import Encoder, FloatArray, encode_as
-from stillhouse.evaluation.benchmark import Benchmark, Options, opened
+from stillhouse.evaluation.benchmark import About, Benchmark, Options, opened
 from stillhouse.evaluation.items import Figures
 
 TEST = "test"
@@ -46,7 +47,12 @@ class MtebSuite:
 
         known = [(task.metadata.name, task.metadata.revision, tuple(task.eval_splits)) for task in tasks]
         searches = all(task.metadata.type in SEARCHES for task in tasks)
-        return Benchmark(measure, (), opened(options, known), across=False, digits=4, searches=searches)
+        sets = {
+            name: About(" and ".join(splits), fingerprint((name, revision)), "items")
+            for name, revision, splits in known
+        }
+        opens = opened(options, known)
+        return Benchmark(measure, sets=sets, opens=opens, across=False, digits=4, searches=searches)
 
 
 def open_tasks(names: Sequence[str], *, final: bool) -> list[Any]:

@@ -132,7 +132,7 @@ def figure_facts(
 
     Returns:
         The start of the figures' names to ``what`` (the evaluator's first line of documentation), ``split``,
-        ``count`` and ``unit``; see `fact_of`.
+        ``count``, ``unit`` and ``data``, a hash of what is measured on; see `fact_of`.
     """
     facts: dict[str, dict[str, Any]] = {}
     for each in suite.evaluators:
@@ -142,7 +142,8 @@ def figure_facts(
             default = "dev" if isinstance(suite, DevSuite) else "test"
             split = evaluator.split if isinstance(evaluator, SplitEvaluator) else default
             for start, count in evaluator.counts().items():
-                facts[start] = {"what": what, "split": split, "count": count, "unit": evaluator.unit}
+                counted = {"count": count, "unit": evaluator.unit, "data": fingerprint(each)}
+                facts[start] = {"what": what, "split": split, **counted}
     return facts
 
 

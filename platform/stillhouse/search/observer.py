@@ -200,7 +200,7 @@ class Observer(Callback):  # type: ignore[misc]
         self.tracker.metrics(self._key_of(record), [Row(record.examples, time.time(), row)])
 
     def report(self, report: dict[str, Any], teacher_dev: Mapping[str, float]) -> None:
-        """Log the test metrics to the sweep's run; the step is the number of trials."""
+        """Log the test metrics to the sweep's run, and what figures are of; the step counts the trials."""
         row = {
             f"test/{who}/{name}": float(value)
             for who in ("student", "trial", "teacher", "baseline", "untrained")
@@ -212,6 +212,14 @@ class Observer(Callback):  # type: ignore[misc]
         row[BEST_TRIAL] = float(report["student"]["trial"])
         row[REFITTED] = float(report["student"]["refitted"])
         self.tracker.metrics(self.key, [Row(len(report["trials"]), time.time(), row)])
+        about = report["about"]
+        said = {
+            f"stillhouse.figures.{split}.{start}": "{split} split, {count} {unit}, data {data}".format(**fact)
+            for split in ("dev", "test")
+            for start, fact in about[split].items()
+        }
+        models = {f"stillhouse.model.{who}": identity for who, identity in about["models"].items()}
+        self.tracker.describe(self.key, "figures", tags={**said, **models})
 
     def mark_best(self, records: Sequence[TrialRecord], best: TrialRecord) -> None:
         """Mark the run that trained the best student by a tag and by its name; an earlier one loses both."""

@@ -9,7 +9,14 @@ from typing import Any
 from torch import nn
 
 from stillhouse.cluster.resources import Need
-from stillhouse.core.artifacts import Workspace, read_manifest, write_atomically, write_json
+from stillhouse.core.artifacts import (
+    MANIFEST,
+    Workspace,
+    read_manifest,
+    sha256_of,
+    write_atomically,
+    write_json,
+)
 from stillhouse.core.console import doing, job_clock, say, show, tell, warn
 from stillhouse.core.devices import usable_device
 from stillhouse.core.identity import fingerprint
@@ -18,6 +25,7 @@ from stillhouse.core.machine import describe_machine
 from stillhouse.core.notes import EXPORT_NOTE, read_note, write_note
 from stillhouse.core.types import Encoder, Scorer
 from stillhouse.evaluation.cost import cost, pairs_per_second
+from stillhouse.evaluation.suites import figure_facts
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import load_method
@@ -65,6 +73,7 @@ from stillhouse.sweeps.refit import chosen_student, refit_remark
 from stillhouse.sweeps.room import Room
 from stillhouse.sweeps.test_log import record_test_use
 from stillhouse.sweeps.verdict import RIVALS, Verdict, figure_on_test, kept_items, verdict_on
+from stillhouse.training.facts import read_facts
 from stillhouse.training.models import form_of
 from stillhouse.values.data import Teacher
 from stillhouse.values.stage import Stage
@@ -126,9 +135,11 @@ def deliver(
     verdict = verdict_on(tested, context.quality, titles)
     for each in tested.values():
         each.pop("items", None)
+    about = _about(contenders, workspace)
     remarks = [
         *refit_remark(best.record, before.record if before else None, context.quality),
         *remarks_on(verdict, prepared.facts),
+        *_measured_on(about["test"]),
     ]
     export, parity = _export(name, context, contenders, tested, folder, room, verdict.sentences())
     first = headline(tested, verdict.figure)
@@ -140,6 +151,7 @@ def deliver(
     show(f"exported: {export} ({_form_of(export)}, lowest cosine to the evaluated student {parity:.7f})")
     report = {
         **_report(tested, contenders, export, trials),
+        "about": about,
         "refits": [_trial(refit.record) for refit in again],
         "front": [record.number for record in front(records)],
         "stages": stages,
@@ -412,6 +424,23 @@ def _report(
         "trials": trials,
         "facts": contenders.prepared.facts,
     }
+
+
+def _about(contenders: Contenders, workspace: Workspace) -> dict[str, Any]:
+    """What the figures are computed from, by split, and the identities of the models."""
+    best, prepared = contenders.best, contenders.prepared
+    taught_by = teacher_of(best.stage, prepared.setting)
+    return {
+        "dev": read_facts(best.folder).get("figures", {}),
+        "test": figure_facts(prepared.test, workspace),
+        "models": {"student": sha256_of(best.folder / MANIFEST), "teacher": fingerprint(taught_by)},
+    }
+
+
+def _measured_on(facts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What stands below the table of the tested models: what the figures are computed from."""
+    parts = ["{} {count:,} {unit} (data {data:.8})".format(start, **fact) for start, fact in facts.items()]
+    return [f"Measured on the test split: {', '.join(parts)}."] if parts else []
 
 
 def _choose(records: list[TrialRecord], context: Context, workspace: Workspace) -> Candidate | None:

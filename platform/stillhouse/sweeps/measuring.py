@@ -12,7 +12,7 @@ from stillhouse.core.identity import canonical
 from stillhouse.core.types import Encoder, Scorer
 from stillhouse.evaluation.asymmetric import Beside, require_one_dimension
 from stillhouse.evaluation.items import FiguresAndItems
-from stillhouse.evaluation.suites import measure_suite, run_suite
+from stillhouse.evaluation.suites import figure_facts, measure_suite, run_suite
 from stillhouse.evaluation.trained_claims import refuse_trained_claims
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
@@ -56,6 +56,7 @@ class Measurement:
         figures: All figures of the first model.
         documents_by: What was measured among a teacher's documents; None without any.
         facts: What is known of the data, counts among it.
+        about: What the suite's figures are computed from; see `figure_facts`.
         calibration: The first model's figures on the whole collection and on its pool, where there is one.
     """
 
@@ -64,6 +65,7 @@ class Measurement:
     suite: tuple[FiguresAndItems, ...]
     figures: Mapping[str, float]
     facts: Mapping[str, Any]
+    about: Mapping[str, Mapping[str, Any]]
     documents_by: TeachersDocuments | None = None
     calibration: Mapping[str, Any] = field(default_factory=dict)
 
@@ -140,7 +142,8 @@ def measure_models(
             figures |= _task_figures(prepared.setting, encoders[0], workspace)
         search = prepared.setting.get(SearchCollection)
         calibration = calibrated(search, encoders[0], sources[0], workspace)
-    return Measurement(split, sources, measured, figures, prepared.facts, beside, calibration)
+    about = figure_facts(suite, workspace)
+    return Measurement(split, sources, measured, figures, prepared.facts, about, beside, calibration)
 
 
 def _figures_of_training(stage: Path | None, suite: DevSuite | TestSuite) -> dict[str, float]:

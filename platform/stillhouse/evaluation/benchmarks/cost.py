@@ -3,9 +3,12 @@
 from typing import Any
 
 from stillhouse.core.errors import require
+from stillhouse.core.identity import fingerprint
 from stillhouse.core.types import MeasuredSize, StudentHolder
-from stillhouse.evaluation.benchmark import Benchmark, Options
+from stillhouse.evaluation.benchmark import About, Benchmark, Options
 from stillhouse.evaluation.cost import (
+    CALLS,
+    TEXTS,
     index_megabytes,
     int8_megabytes,
     measure_speed,
@@ -38,7 +41,7 @@ def prepare(root: str, options: Options) -> Benchmark:
             "index_mb_per_million": index_megabytes(dim),
         }
 
-    return Benchmark(measure)
+    return Benchmark(measure, sets={"speed": About("all", fingerprint(TEXTS), "calls", CALLS)})
 
 
 def _sizes(model: Any, *, onnx: bool) -> dict[str, float]:

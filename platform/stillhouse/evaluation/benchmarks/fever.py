@@ -6,12 +6,13 @@ import numpy as np
 
 from stillhouse.core.artifacts import sha256_of
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.identity import fingerprint
 from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.core.types import ColumnScorer, Encoder, FloatArray
 from stillhouse.corpora.candidates import Candidates, coverage, pick_candidates
 from stillhouse.corpora.published.fever import CLAIM_FILES, PAGE_FILES, Fever, read_fever
 from stillhouse.corpora.tfidf import Scores, TfIdf
-from stillhouse.evaluation.benchmark import Benchmark, Options, itemised, opened
+from stillhouse.evaluation.benchmark import About, Benchmark, Options, itemised, opened
 from stillhouse.evaluation.candidates import candidate_values, judge_candidates
 from stillhouse.evaluation.finite_encoder import FiniteEncoder, Piecewise
 from stillhouse.evaluation.items import Items, Measured, means, measured
@@ -62,7 +63,8 @@ def prepare(root: str, options: Options) -> Benchmark:
 
     note = f"{split} split by {split_by}, {len(split_claims)} claims of {claims.name}; {data.summary()}"
     known = (sha256_of(claims), split, len(split_claims), documents)
-    search = {"searches": True, "baselines": (TFIDF,)}
+    about = About(split, fingerprint(known), "claims", len(split_claims))
+    search = {"searches": True, "baselines": (TFIDF,), "sets": {TFIDF: about, "model": about}}
     return itemised(measure, (note,), opens=opened(options, known), digits=4, **search)
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import fingerprint
 from stillhouse.core.types import Encoder
-from stillhouse.evaluation.benchmark import Benchmark, Options, opened
+from stillhouse.evaluation.benchmark import About, Benchmark, Options, opened
 from stillhouse.evaluation.covariance import draw_covariance, feature_correlation
 from stillhouse.evaluation.geometry import alignment, effective_rank, random_pair_cosine, uniformity
 from stillhouse.evaluation.items import Figures
@@ -49,4 +50,5 @@ def prepare(root: str, options: Options) -> Benchmark:
             draw_covariance(vectors, title, figures_folder / "covariance.png")
         return {"STS-B": figures}
 
-    return Benchmark(measure, (), opened(options, data), digits=4)
+    sets = {"STS-B": About(data.split, fingerprint(data), "texts", len(row_of))}
+    return Benchmark(measure, sets=sets, opens=opened(options, data), digits=4)

@@ -1,12 +1,13 @@
 """SST-2, QQP, MNLI-m/mm and MRPC of GLUE on dev: accuracy and F1 × 100, tuned, untuned and with a head."""
 
+import hashlib
 from pathlib import Path
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import Scorer
 from stillhouse.corpora.published.glue import TASKS, Row, read_task, resolve_task
 from stillhouse.corpora.published.sentence_tasks import read_tasks, task_files
-from stillhouse.evaluation.benchmark import Benchmark, Options, itemised, missing
+from stillhouse.evaluation.benchmark import About, Benchmark, Options, itemised, missing
 from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.glue import GlueSet, glue_set, measure_glue, measure_head
 from stillhouse.evaluation.items import Measured, measured
@@ -30,6 +31,7 @@ _SUFFIXES = {"dev": "", "dev_matched": "-m", "dev_mismatched": "-mm"}
 def prepare(root: str, options: Options) -> Benchmark:
     """Read the train and dev splits; GLUE publishes no labels of its test sets."""
     sets: dict[str, GlueSet] = {}
+    about: dict[str, About] = {}
     notes: list[str] = []
     for task in PLACES:
         splits = splits_of(root, task)
@@ -38,6 +40,8 @@ def prepare(root: str, options: Options) -> Benchmark:
             if fit or rows:
                 name = _PRINTED[task] + _SUFFIXES[split]
                 sets[name], left_out = glue_set(task, fit if rows else [], rows or fit)
+                hashed = hashlib.sha256(repr((fit, rows)).encode("utf-8", "backslashreplace"))
+                about[name] = About("dev" if rows else "train", hashed.hexdigest()[:16], "texts or pairs")
                 absent = [f"no {kind} file" for kind, part in (("train", fit), ("dev", rows)) if not part]
                 absent += [_MIXED] if name == "MNLI" and rows else []
                 notes += [f"{name}: {note}" for note in (*absent, *left_out)]
@@ -58,7 +62,7 @@ def prepare(root: str, options: Options) -> Benchmark:
 
     found = {data.task for data in sets.values()}
     lacking = missing("files of", [_PRINTED[task] for task in PLACES if task not in found], "glue")
-    return itemised(measure, (*lacking, *notes), across=False)
+    return itemised(measure, (*lacking, *notes), sets=about, across=False)
 
 
 def splits_of(root: str, task: str) -> dict[str, list[Row]]:

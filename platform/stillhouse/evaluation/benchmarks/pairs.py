@@ -1,10 +1,11 @@
 """Time over pairs of QQP (SRA, Table 2), or of FEVER's claims and pages (Shakeri et al., Table 8)."""
 
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.identity import fingerprint
 from stillhouse.core.types import MeasuredSize, StudentHolder
 from stillhouse.corpora.published.fever import read_fever
 from stillhouse.corpora.tfidf import TfIdf
-from stillhouse.evaluation.benchmark import Benchmark, Options
+from stillhouse.evaluation.benchmark import About, Benchmark, Options
 from stillhouse.evaluation.benchmarks.fever import claims_and_pages
 from stillhouse.evaluation.benchmarks.glue import splits_of
 from stillhouse.evaluation.cost import threads_of
@@ -55,7 +56,9 @@ def prepare(root: str, options: Options) -> Benchmark:
             return {of: figures | model.sizes()}
         return {of: figures | sizes(model.student if isinstance(model, StudentHolder) else model)}
 
-    return Benchmark(measure, (f"{len(pairs):,} pairs: {note}{asked}",))
+    split = "all" if of == "qqp" else "dev"
+    about = About(split, fingerprint([pairs.first, pairs.second]), "pairs", len(pairs))
+    return Benchmark(measure, (f"{len(pairs):,} pairs: {note}{asked}",), {of: about})
 
 
 def _questions(root: str) -> tuple[TextPairs, str]:

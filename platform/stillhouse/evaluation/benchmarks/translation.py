@@ -16,7 +16,7 @@ import numpy as np
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import Encoder
-from stillhouse.evaluation.benchmark import Benchmark, Options, itemised, opened
+from stillhouse.evaluation.benchmark import About, Benchmark, Options, hash_of, itemised, opened
 from stillhouse.evaluation.items import Items, Measured, average, means, measured
 from stillhouse.evaluation.retrieval import LocalSearch, unit
 from stillhouse.evaluation.sts import read_lines
@@ -51,7 +51,11 @@ def prepare(root: str, options: Options) -> Benchmark:
                 items[f"{layout}.avg"] = {kind: average(each[kind] for each in own) for kind in own[0]}
         return measured(items)
 
-    return itemised(measure, opens=opened(options, sha256_of_bitexts(sets)), across=False)
+    about = {
+        name: About("all", hash_of((each.other, each.english)), "sentences") for name, each in sets.items()
+    }
+    opens = opened(options, sha256_of_bitexts(sets))
+    return itemised(measure, sets=about, opens=opens, across=False)
 
 
 @dataclass(frozen=True)

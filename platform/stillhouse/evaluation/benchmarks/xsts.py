@@ -1,8 +1,9 @@
 """STS in several languages and between them: STS2017, and STS-B with its sides in two languages."""
 
 from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import fingerprint
 from stillhouse.core.types import Encoder
-from stillhouse.evaluation.benchmark import Benchmark, Options, itemised, opened
+from stillhouse.evaluation.benchmark import About, Benchmark, Options, itemised, opened
 from stillhouse.evaluation.crosslingual_sts import (
     FOLDERS,
     CrossLingualSTS,
@@ -50,4 +51,5 @@ def prepare(root: str, options: Options) -> Benchmark:
         for layout, split in layouts
         if (layout, split) not in found
     ]
-    return itemised(measure, tuple(notes), opens=opened(options, *data.values()))
+    sets = {_PRINTED[each.layout]: About(each.split, fingerprint(each), "pairs") for each in data.values()}
+    return itemised(measure, tuple(notes), sets=sets, opens=opened(options, *data.values()))

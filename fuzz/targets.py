@@ -309,7 +309,7 @@ def _read_marco(folder: Path) -> None:
 
 def _read_collections(folder: Path) -> None:
     for final in (False, True):
-        for collection in find_collections(str(folder), final=final):
+        for collection in find_collections(str(folder), final=final)[0]:
             _all(collection.stream())
 
 

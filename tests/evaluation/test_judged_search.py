@@ -3,7 +3,8 @@
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import ir_measures
@@ -14,20 +15,37 @@ from ir_measures import AP, RR, R, nDCG
 from stillhouse.core.artifacts import Workspace, lock_of, locked
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray
-from stillhouse.corpora.published.judged import find_collections, open_collection
+from stillhouse.corpora.published.judged import JudgedCollection, find_collections, open_collection
 from stillhouse.corpora.published.smart_format import read_sentences
 from stillhouse.corpora.search_task import TaskFiles, judgements_of, order_of_ids, read_task
-from stillhouse.corpora.tables import open_texts, write_collection, write_texts
+from stillhouse.corpora.tables import (
+    open_judgements,
+    open_texts,
+    sampled_judgements,
+    write_collection,
+    write_texts,
+)
 from stillhouse.evaluation.benchmarks import retrieval
 from stillhouse.evaluation.benchmarks.retrieval import OnDisk, rank_collection, rank_on_disk
 from stillhouse.evaluation.finite_encoder import PIECE, FiniteEncoder
+from stillhouse.evaluation.metrics import Values
 from stillhouse.evaluation.retrieval import DocSearch
-from stillhouse.evaluation.search.exact import TILE, Ranking, search_stream
+from stillhouse.evaluation.search import exact
+from stillhouse.evaluation.search.exact import TILE, Ranking, merge, search_stream
 from stillhouse.evaluation.search.indexes import parse_index
-from stillhouse.evaluation.search.passage_vectors import vectors_folder
+from stillhouse.evaluation.search.passage_vectors import PassageVectors, vectors_folder
+from stillhouse.evaluation.search.sharded import search_shard
 from stillhouse.evaluation.trec_runs import open_run, query_figures, read_run, run_figures, write_run
 
-CASES = 20
+COLLECTIONS, QUERIES, PASSAGES, RELEVANT = 18, 250, 40, 28
+MEASURES = {
+    nDCG @ 10: "ndcg@10",
+    AP: "map",
+    R @ 1: "recall@1",
+    R @ 10: "recall@10",
+    R @ 100: "recall@100",
+    RR: "mrr@10",
+}
 
 
 class Coarse:
@@ -160,16 +178,20 @@ def test_older_file_formats(tmp_path: Path) -> None:
     )
     (sci / "claims_train.csv").write_text("id,claim,evidence\n0,c,1\n0,c,2\n")
     (sci / "qrels/train.tsv").write_text("query-id\tcorpus-id\tscore\n0\t4\t1\n")
-    found = {each.name: each for each in find_collections(str(tmp_path), final=False)}
+    found = {each.name: each for each in find_collections(str(tmp_path), split="train")[0]}
+    assert list(found) == ["scifact"] and found["scifact"].split == "train"
+    others, notes = find_collections(str(tmp_path))
+    assert notes == ("scifact has no dev judgements (it has: train): left out",)
+    found |= {each.name: each for each in others}
     texts = {name: [(entry.id, entry.text) for entry in each.stream()] for name, each in found.items()}
     assert texts["cran"] == [("1", "wing flow of air"), ("3", "plain text")]
     assert found["cran"].queries == {"1": "what", "2": "why"}
     assert "line 8)" in found["cran"].notes[1] and "in order" in found["cran"].notes[0]
     assert texts["cacm"] == [("1", "On a machine"), ("2", "Other")]
     assert found["cacm"].queries == {"1": "machines?"} and found["cacm"].qrels == {"1": {"2": 1}}
-    assert texts["scifact"] == [("4", "T one two's")] and found["scifact"].split == "train"
+    assert texts["scifact"] == [("4", "T one two's")]
     assert read_sentences("['a, b' 'c']") == ["a, b", "c"]
-    assert {each.name for each in find_collections(str(tmp_path), final=True)} == {"cran", "cacm"}
+    assert {each.name for each in find_collections(str(tmp_path), final=True)[0]} == {"cran", "cacm"}
 
 
 def test_queries_of_the_other_split_are_not_without_a_passage(tmp_path: Path) -> None:
@@ -186,15 +208,17 @@ def test_queries_of_the_other_split_are_not_without_a_passage(tmp_path: Path) ->
 def test_collections_are_chosen_by_name_and_two_of_one_name_are_refused(tmp_path: Path) -> None:
     one, two = (write_beir(tmp_path / "retrieval" / name) for name in ("toy", "big"))
     (two / "corpus.jsonl").write_text("{")
-    found = find_collections(str(tmp_path), final=False, only=["toy"])
+    found, _ = find_collections(str(tmp_path), only=["toy"])
     assert [each.files[0].parent for each in found] == [one], "others are not read"
-    with pytest.raises(BadInput, match=r"no collection 'tov' with dev or train .*Did you mean toy"):
-        find_collections(str(tmp_path), final=False, only=["tov"])
-    with pytest.raises(BadInput, match="no collection 'toy' with test judgements"):
+    with pytest.raises(BadInput, match=r"no collection 'tov' under .*Did you mean toy"):
+        find_collections(str(tmp_path), only=["tov"])
+    with pytest.raises(BadInput, match=r"but toy has no test judgements \(it has: dev\). Name one"):
         find_collections(str(tmp_path), final=True, only=["toy"])
+    with pytest.raises(BadInput, match=r"but big has no train judgements \(it has: dev\)"):
+        find_collections(str(tmp_path), split="train")
     other = write_beir(tmp_path / "beir/toy")
     with pytest.raises(BadInput, match=f"{one} and {other} have the same"):
-        find_collections(str(tmp_path), final=False, only=["toy"])
+        find_collections(str(tmp_path), only=["toy"])
 
 
 @pytest.mark.parametrize(
@@ -396,58 +420,114 @@ def test_what_a_collection_holds_is_what_is_measured(tmp_path: Path) -> None:
             1.0,
             (len(open_texts(workspace, part.queries)) - 0.5) / len(open_texts(workspace, part.queries)),
         )
+    dropped = read_task(workspace, TaskFiles(str(folder), test="dev", drop_own_ids=True)).dev
+    own = open_judgements(workspace, dropped).own_N2
+    collection = open_collection(folder, drop_own_ids=True)
+    assert collection is not None and set(collection.own.values()) == {5}
+    assert set(own[:, 1].tolist()) <= {5}, "judged pairs stay"
     with pytest.raises(BadInput, match="must have no blank, but 'a b' has one"):
         write_run(tmp_path / "run", {"q": [("a b", 1.0)]})
     (tmp_path / "run").write_text("q\u00a01 Q0 d 1 1 t\n")
     assert read_run(tmp_path / "run") == {"q\u00a01": [("d", 1.0)]}
 
 
-def test_every_path_gives_the_figures_of_ir_measures(tmp_path: Path) -> None:
-    """Suite, vectors on disk, a run from a file and `DocSearch`: graded, negative, absent, tied."""
-    worst = 0.0
-    for seed in range(CASES):
-        draw = np.random.default_rng(seed)
-        texts = ["".join(draw.choice(list("ab"), 3)) for _ in range(14)]
-        corpus = [*numbered(texts), '{"_id": "x", "text": null}', '{"_id": "y", "text": null}']
-        lines = [
-            f"{query}\t{passage}\t{draw.integers(-2, 4)}\n"
-            for query in range(4)
-            for passage in draw.choice([*map(str, range(14)), "x", "y"], 6, replace=False)
+class Signs:
+    """Sixteen letters as signs: cosines are multiples of 1/8, exact in float32, and often tie."""
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        return np.array([[1 if letter == "a" else -1 for letter in text] for text in texts], np.float32)
+
+
+def random_collection(folder: Path, draw: np.random.Generator) -> tuple[JudgedCollection, dict[str, str]]:
+    """Both sides numbered; passages without a text, equal ones, those that are a query; gains of -2 to 3."""
+    texts = {str(at): "".join(draw.choice(list("ab"), 16)) for at in range(PASSAGES)}
+    texts |= {name: texts[str(draw.integers(PASSAGES))] for name in texts if draw.random() < 0.2}
+    asked = [texts[str(at % PASSAGES)] if draw.random() < 0.5 else texts["0"][::-1] for at in range(QUERIES)]
+    corpus = [*numbered(list(texts.values())), '{"_id": "x", "text": null}', '{"_id": "y", "text": NaN}']
+    lines = []
+    for query in range(QUERIES):
+        judged = draw.choice([*texts, "x", "y"], draw.integers(0, 9), replace=False)
+        most = [4 if passage in "xy" or int(passage) < RELEVANT else 1 for passage in judged]
+        lines += [
+            f"{query} {each} {draw.integers(-2, high)}" for each, high in zip(judged, most, strict=True)
         ]
-        lines += [f"4\t{seed % 14}\t1\n"]
-        asked = [f"{'a' * at}b" for at in range(5)]
-        folder = write_toy(tmp_path / f"c{seed}", corpus, numbered(asked), "".join(lines))
-        collection, model = open_collection(folder, final=False), Coarse()
-        assert collection is not None
+    own = bool(draw.integers(2))
+    write_toy(folder, corpus, numbered(asked), "\n".join(lines))
+    collection = open_collection(folder, drop_own_ids=own)
+    assert collection is not None
+    for query, text in collection.queries.items():
+        same = query in texts and query not in collection.qrels[query] and (own or texts[query] == text)
+        assert (query in collection.own) == same
+    return collection, texts
+
+
+def reference(collection: JudgedCollection, texts: Mapping[str, str]) -> dict[str, dict[str, float]]:
+    """The figures of ir_measures by name and query; cosines and what is not found are computed anew."""
+    names, model = list(texts), Signs()
+    passages_ND, own = model.encode(list(texts.values())), collection.own
+    scores: dict[str, dict[str, float]] = {}
+    for query, text in collection.queries.items():
+        found = zip(names, (passages_ND @ model.encode([text])[0] / 16).tolist(), strict=True)
+        scores[query] = {name: score for name, score in found if not (query in own and name == query)}
+    best = {query: sorted(hits.items(), key=lambda hit: (hit[1], hit[0])) for query, hits in scores.items()}
+    # trec_eval has no cutoff for MRR, so the run is truncated instead.
+    cut = {query: dict(hits[-10:]) for query, hits in best.items()}
+    qrels = {query: collection.qrels[query] for query in collection.queries}
+    found = {name: dict[str, float]() for name in MEASURES.values()}
+    for measures, run in (([each for each in MEASURES if each is not RR], scores), ([RR], cut)):
+        for one in ir_measures.iter_calc(measures, qrels, run):
+            found[MEASURES[one.measure]][one.query_id] = one.value
+    return found
+
+
+def in_shards(queries: FloatArray, files: PassageVectors, k: int, *, actors: int = 1) -> Ranking:
+    """Search as the actors would, in this process."""
+    return merge([search_shard(queries, files, k, *rows) for rows in exact.shards(files.rows, actors)], k)
+
+
+def test_every_path_gives_the_figures_of_ir_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Suite, shards, FAISS, a run from a file, `DocSearch` and a pool: graded, negative, absent and tied."""
+    monkeypatch.setattr(exact, "TILE", 16)
+    monkeypatch.setattr(retrieval, "search_files", in_shards)
+    worst, cases, model, workspace = dict[str, float](), 0, Signs(), Workspace(tmp_path / "w")
+
+    def compare(
+        path: str,
+        figures: Mapping[str, Values],
+        expected: Mapping[str, Mapping[str, float]],
+        order: Sequence[str],
+    ) -> None:
+        for name in figures.keys() & expected.keys():
+            off = np.abs(figures[name] - [expected[name][query] for query in order]).max()
+            worst[path] = max(worst.get(path, 0.0), float(off))
+
+    for seed in range(COLLECTIONS):
+        draw = np.random.default_rng(seed)
+        collection, texts = random_collection(tmp_path / f"c{seed}", draw)
+        expected = reference(collection, texts)
+        cases += len(collection.queries)
         run = rank_collection(collection, model)
         write_run(tmp_path / "run", run)
-        scores = {query: dict(hits) for query, hits in run.items()}
-        measures = {
-            nDCG @ 10: "ndcg@10",
-            AP: "map",
-            R @ 1: "recall@1",
-            R @ 10: "recall@10",
-        }
-        # The judgements of queries that are measured at all: those with a relevant passage.
-        qrels = {query: collection.qrels[query] for query in collection.queries}
-        reference = ir_measures.calc_aggregate(list(measures), qrels, scores)
-        cut = {query: dict(hits[:10]) for query, hits in run.items()}
-        reference |= ir_measures.calc_aggregate([RR], qrels, cut)
-        measures[RR] = "mrr@10"
-        workspace = Workspace(tmp_path / "w")
-        on_disk = rank_on_disk(collection, FiniteEncoder(model, "letters"), OnDisk(workspace))[0]
-        table = write_texts(workspace, "p", [entry.text for entry in collection.stream()], deduplicate=False)
-        queries = write_texts(workspace, "q", collection.queries.values(), deduplicate=False)
+        disk = OnDisk(workspace, 3, tuple(map(parse_index, ["flat"] if find_spec("faiss") else [])))
+        sharded, of_indexes = rank_on_disk(collection, FiniteEncoder(model, "signs"), disk)
+        runs = {"suite": run, "shards": sharded, "--from-run": open_run(tmp_path / "run", collection)[0]}
+        order = [query for query in collection.qrels if query in collection.queries]
+        for path, each in runs.items():
+            compare(path, query_figures(each, collection.qrels), expected, order)
+        for name in of_indexes.get("flat", {}).keys() & expected.keys():
+            whole = np.mean([expected[name][query] for query in order])
+            compare("flat", {name: np.array([of_indexes["flat"][name]])}, {name: {"": whole}}, [""])
         rows = {entry.id: row for row, entry in enumerate(collection.stream())}
         judged = judgements_of(collection, collection.queries, rows, order_of_ids(collection))
-        search = DocSearch(write_collection(workspace, "c", queries, table, judged), workspace, name="s")(
-            model
-        )
-        paths = [run_figures(each, collection.qrels) for each in (run, on_disk, read_run(tmp_path / "run"))]
-        paths.append({name.removeprefix("s_cosine_"): figure for name, figure in search.items()})
-        for measure, name in measures.items():
-            for figures in paths:
-                if name in figures:
-                    worst = max(worst, abs(figures[name] - reference[measure]))
-    print(f"largest difference {worst:.1e}")
-    assert worst < 1e-9
+        relevant = judged.qrels_N3[(judged.qrels_N3[:, 2] > 0) & (judged.qrels_N3[:, 1] >= 0), 1]
+        sample = np.union1d(relevant, draw.choice(PASSAGES, 2))
+        queries = write_texts(workspace, "q", collection.queries.values(), deduplicate=False)
+        for path, kept in (("DocSearch", np.arange(PASSAGES)), ("pool", sample)):
+            among = {str(row): texts[str(row)] for row in kept}
+            table = write_texts(workspace, "p", among.values(), deduplicate=False)
+            made = write_collection(workspace, "c", queries, table, sampled_judgements(judged, kept))
+            items = DocSearch(made, workspace, name="s").itemised(model)[1]
+            figures = {name.removeprefix("s_cosine_"): each.parts[0].values_N for name, each in items.items()}
+            compare(path, figures, reference(collection, among), list(collection.queries))
+    print(f"{cases:,} queries, largest differences: {worst}")
+    assert cases >= 3000 and len(worst) >= 5 and max(worst.values()) < 1e-9

@@ -287,7 +287,7 @@ def test_a_folder_that_cannot_be_used_is_refused(
     [
         ({"collection.path": "a", "collection.synthetic": "paragraph"}, "must be one's own or synthetic"),
         ({"collection.path": "a", "collection.dev_queries": 5}, r"taken whole, .*dev_queries=5"),
-        ({"collection.test_share": 0.2}, r"only a folder of one's own must be divided.*test_share=0.2"),
+        ({"collection.test_share": 0.2}, r"must go with a folder of one's own .*test_share=0.2"),
         ({"collection.metric": "map"}, r"metric in \('ndcg@10', 'mrr@10'\)"),
         ({"collection.synthetic": "word"}, "synthetic in"),
         ({"collection.synthetic": "document"}, "pydocs has queries"),

@@ -92,6 +92,17 @@ MUTANTS: list[Mutant] = [
         ('return "test" if split == "test" else "dev"', 'return "dev"', "a test set may select"),
     ),
     *mistakes(
+        "corpora/published/judged.py",
+        "evaluation/test_judged_search.py",
+        (" and entry.id not in judged.qrels[entry.id]:", ":", "a judged pair is dropped"),
+        ('if wanted == "dev" else ()', 'if wanted == "dev" else ("train",)', "the train split is measured"),
+    ),
+    *mistakes(
+        "evaluation/benchmarks/sts.py",
+        "cli/test_cli_suites.py",
+        ('"Avg" if data.sets == SETS[split] else', '"Avg" if data.sets else', "two sets of seven are Avg"),
+    ),
+    *mistakes(
         "examples/negative_selection.py",
         "examples/test_mining.py",
         (

@@ -45,12 +45,20 @@ class SearchTask:
         test: Those that are opened at the end.
         held_out: Texts that may not be trained on.
         summary: What it is, in one line.
+        notes: What was left out, one sentence each.
     """
 
     dev: Collection
     test: Collection
     held_out: TextTable
     summary: str
+    notes: tuple[str, ...] = ()
+
+    def say(self) -> None:
+        """Print the summary and the notes."""
+        say(f"  {self.summary}")
+        for note in self.notes:
+            say(f"  note: {note}")
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,7 @@ class TaskFiles:
         test: The same for the locked split.
         test_share: Share of the queries that test, where one file of judgements is divided.
         seed: Seed of that division.
+        drop_own_ids: As for `open_split`.
     """
 
     path: str
@@ -70,6 +79,7 @@ class TaskFiles:
     test: str = "test"
     test_share: float = 0.5
     seed: int = 0
+    drop_own_ids: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,16 +119,16 @@ def read_task(workspace: Workspace, files: TaskFiles, *, refresh: bool = False) 
             [str(path), path.stat().st_size, path.stat().st_mtime_ns] for s in splits for path in s.files
         ],
         "queries": [None if s.queries is None else sorted(s.queries) for s in splits],
+        **({"drop_own_ids": True} if files.drop_own_ids else {}),
     }
     label = _label(files.path)
     note = note_path(workspace, f"collection-{label}", signature)
     with locked(note.with_suffix(".lock")):
-        found = recall_task(workspace, note)
-        if found is not None and not refresh:
-            return found
-        task = _write(workspace, label, splits, divided)
-        note_task(note, task)
-    say(f"  {task.summary}")
+        task = None if refresh else recall_task(workspace, note)
+        if task is None:
+            task = _write(workspace, label, splits, divided, drop_own_ids=files.drop_own_ids)
+            note_task(note, task)
+    task.say()
     return task
 
 
@@ -134,7 +144,8 @@ def note_task(note: Path, task: SearchTask) -> None:
     }
     labels = {"dev": task.dev.label, "test": task.test.label}
     held_out = [task.held_out.sha256, task.held_out.label]
-    write_note(note, {**parts, "labels": labels, "held_out": held_out, "summary": task.summary})
+    said = {"summary": task.summary, "notes": task.notes}
+    write_note(note, {**parts, "labels": labels, "held_out": held_out, **said})
 
 
 def recall_task(workspace: Workspace, note: Path) -> SearchTask | None:
@@ -148,7 +159,8 @@ def recall_task(workspace: Workspace, note: Path) -> SearchTask | None:
         )
         for name in ("dev", "test")
     )
-    task = SearchTask(dev, test, TextTable(*known["held_out"]), known["summary"])
+    held_out = TextTable(*known["held_out"])
+    task = SearchTask(dev, test, held_out, known["summary"], tuple(known.get("notes", ())))
     tables = (dev.queries, dev.passages, test.queries, test.passages, task.held_out)
     whole = all(workspace.finished(table) for table in tables)
     return task if whole and workspace.finished(dev) and workspace.finished(test) else None
@@ -234,10 +246,14 @@ def _refuse_shared_queries(judged: Sequence[JudgedQueries], dev: Path, test: Pat
         )
 
 
-def _write(workspace: Workspace, label: str, splits: tuple[_Split, _Split], divided: bool) -> SearchTask:
-    dev = open_split(splits[0].layout, splits[0].judgements, splits[0].topics)
-    test = dev if divided else open_split(splits[1].layout, splits[1].judgements, splits[1].topics)
-    opened = (dev, test)
+def _write(
+    workspace: Workspace, label: str, splits: tuple[_Split, _Split], divided: bool, *, drop_own_ids: bool
+) -> SearchTask:
+    dev, *other = (
+        open_split(part.layout, part.judgements, part.topics, drop_own_ids=drop_own_ids)
+        for part in splits[: 1 if divided else 2]
+    )
+    opened = (dev, other[0] if other else dev)
     passages, judged_texts = _write_passages(workspace, label, splits, opened)
     made: list[Collection] = []
     queries: list[str] = []
@@ -255,14 +271,13 @@ def _write(workspace: Workspace, label: str, splits: tuple[_Split, _Split], divi
         written = write_texts(workspace, f"{label}-{name}-queries", asked.values(), deduplicate=False)
         made.append(write_collection(workspace, f"{label}-{name}", written, table, judgements))
         counts.append(len(asked))
-    for note in dict.fromkeys(note for collection in opened for note in collection.notes):
-        say(f"  note: {note}")
     held_out = write_texts(workspace, f"{label}-measured", map(clean, [*queries, *judged_texts]))
     sizes = [f"{len(open_texts(workspace, table)):,}" for table, *_ in passages.values()]
     how = ", divided by query" if divided else ""
     searched = f"{' and '.join(sizes)} passages"
     summary = f"{label}: {counts[0]:,} dev and {counts[1]:,} test queries{how}, {searched}"
-    return SearchTask(made[0], made[1], held_out, summary)
+    notes = tuple(dict.fromkeys(note for collection in opened for note in collection.notes))
+    return SearchTask(made[0], made[1], held_out, summary, notes)
 
 
 def _write_passages(

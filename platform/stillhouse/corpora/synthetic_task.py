@@ -12,13 +12,13 @@ from hashlib import blake2b
 import numpy as np
 
 from stillhouse.core.artifacts import Workspace, locked
-from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput
+from stillhouse.core.types import IntArray
 from stillhouse.corpora.reading.corpus import ReadOptions
 from stillhouse.corpora.reading.ingest import ingest, note_path
 from stillhouse.corpora.reading.sentences import clean, dedup_key, split_sentences
 from stillhouse.corpora.search_task import SearchTask, note_task, recall_task
-from stillhouse.corpora.tables import open_texts, write_collection, write_texts
+from stillhouse.corpora.tables import Texts, open_texts, write_collection, write_texts
 from stillhouse.values.data import Collection
 
 VERSION = 2
@@ -86,7 +86,8 @@ def synthetic_task(
         if found is not None:
             return found
         texts = open_texts(workspace, documents)
-        order = sorted(texts, key=lambda text: _place(seed, text))
+        places = np.frombuffer(b"".join(_place(seed, text) for text in texts), ">u8")
+        order = np.argsort(places, kind="stable")
         most = len(order) // 10
         wanted = {
             "dev": (sizes.dev_queries, sizes.dev_passages),
@@ -95,7 +96,8 @@ def synthetic_task(
         made: list[Collection] = []
         held_out: list[Cloze] = []
         for parity, (split, (queries, passages)) in enumerate(wanted.items()):
-            chosen, others = _chosen(order[parity::2], min(queries, most), passages, unit, seed)
+            ordered = _in_order(texts, order[parity::2])
+            chosen, others = _chosen(ordered, min(queries, most), passages, unit, seed)
             if len(chosen) < LEAST_QUERIES:
                 raise BadInput(
                     f"synthetic queries must come from at least {LEAST_QUERIES} texts per split that have "
@@ -115,12 +117,20 @@ def synthetic_task(
         )
         task = SearchTask(made[0], made[1], kept_out, summary)
         note_task(note, task)
-    say(f"  {task.summary}")
+    task.say()
     return task
 
 
+def _in_order(texts: Texts, rows: IntArray) -> Iterator[str]:
+    """Read the texts of some rows, in their order, twice as many at once each time: few may be asked for."""
+    first, count = 0, 1024
+    while first < len(rows):
+        yield from texts[rows[first : first + count]]
+        first, count = first + count, 2 * count
+
+
 def _chosen(
-    order: Sequence[str], queries: int, passages: int, unit: str, seed: int
+    order: Iterator[str], queries: int, passages: int, unit: str, seed: int
 ) -> tuple[list[Cloze], list[str]]:
     """Take queries from the first texts that serve, and passages from the others."""
     found: list[Cloze] = []

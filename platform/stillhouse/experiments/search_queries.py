@@ -36,12 +36,15 @@ def task_of(context: "Preparation", choice: SearchCollection) -> SearchTask | No
     else:
         return None
     context.facts |= {"collection": task.summary}
+    if task.notes:
+        context.facts |= {"collection_notes": "; ".join(task.notes)}
     return task
 
 
 def files_of(choice: SearchCollection) -> TaskFiles:
     """Return where the splits of a folder are."""
-    return TaskFiles(choice.path, choice.dev, choice.test, choice.test_share, choice.seed)
+    division = (choice.test_share, choice.seed)
+    return TaskFiles(choice.path, choice.dev, choice.test, *division, drop_own_ids=choice.drop_own_ids)
 
 
 def measure_search(

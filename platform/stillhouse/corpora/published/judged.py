@@ -76,7 +76,7 @@ class JudgedCollection:
 
     Attributes:
         name: Name of the folder.
-        split: ``dev``, ``train`` or ``test``; ``all`` if it has no splits.
+        split: Its split, such as ``dev``; ``all`` if it has no splits.
         queries: Id to text, for the queries with a relevant passage.
         qrels: Query id to passage id to gain, as in the file.
         stream: Iterates over the passages from the start, without those that are left out.
@@ -98,56 +98,78 @@ class JudgedCollection:
 
 
 def find_collections(
-    root: str, *, final: bool, only: Sequence[str] = (), drop_own_ids: bool = False
-) -> list[JudgedCollection]:
-    """Find the collections under a data root; of collections with splits dev (or train), or test if final.
+    root: str, *, final: bool = False, split: str = "", only: Sequence[str] = (), drop_own_ids: bool = False
+) -> tuple[list[JudgedCollection], tuple[str, ...]]:
+    """Find the collections under a data root.
 
     Args:
         root: The data root.
-        final: Whether the test splits are opened.
+        final: Whether the test splits are opened, instead of the dev splits.
+        split: Another split that is measured, such as ``train``.
         only: Names of folders; no others are read. Without any, all are.
         drop_own_ids: As for `open_split`.
 
+    Returns:
+        The collections that have the split, or have no splits, and notes on the others.
+
     Raises:
         BadInput: If a file is malformed, such as a repeated id or a judgement of an unknown id (the message
-            names the line); if a name is unknown, or two folders have one name.
+            names the line); if a name is unknown, two folders have one name, or none has the split.
     """
-    folders: dict[str, Path] = {}
+    layouts: dict[str, Layout] = {}
     for place in (Path(root) / each for each in PLACES):
         for folder in sorted(path for path in [place, *place.glob("*")] if path.is_dir()):
             layout = layout_of(folder)
-            if layout is None or _split_of(layout, final=final) is None:
+            if layout is None or (only and folder.name not in only):
                 continue
-            first = folders.setdefault(folder.name, folder)
-            if first.resolve() != folder.resolve() and (not only or folder.name in only):
+            first = layouts.setdefault(folder.name, layout).folder
+            if first.resolve() != folder.resolve():
                 raise BadInput(
                     f"each collection must have a name of its own, but {first} and {folder} have the same. "
                     "Rename one of the folders."
                 )
     for name in only:
-        if name not in folders:
-            split = "test" if final else "dev or train"
-            raise BadInput(
-                f"no collection {name!r} with {split} judgements under {root}. {nearest(name, list(folders))}"
-            )
-    opened = (
-        open_collection(folders[name], final=final, drop_own_ids=drop_own_ids) for name in only or folders
+        if name not in layouts:
+            raise BadInput(f"no collection {name!r} under {root}. {nearest(name, _names(root))}")
+    wanted = "test" if final else split or "dev"
+    lacking = [
+        f"{name} has no {wanted} judgements (it has: {', '.join(layout.splits) or 'none'})"
+        for name, layout in layouts.items()
+        if _split_of(layout, wanted, named=bool(split)) is None
+    ]
+    if lacking and (only or len(lacking) == len(layouts)):
+        raise BadInput(
+            f"a collection must have the split that is measured, but {lacking[0]}. Name one that it has with "
+            "--split, such as train; --final opens test."
+        )
+    found = (
+        open_collection(layout.folder, final=final, split=split, drop_own_ids=drop_own_ids)
+        for layout in (layouts[name] for name in only or layouts)
     )
-    return [collection for collection in opened if collection is not None]
+    notes = tuple(f"{each}: left out" for each in lacking)
+    return [collection for collection in found if collection is not None], notes
 
 
-def open_collection(folder: Path, *, final: bool, drop_own_ids: bool = False) -> JudgedCollection | None:
+def _names(root: str) -> list[str]:
+    """The names of the collections under a data root."""
+    folders = (path for place in PLACES for path in [Path(root) / place, *(Path(root) / place).glob("*")])
+    return sorted({folder.name for folder in folders if folder.is_dir() and layout_of(folder)})
+
+
+def open_collection(
+    folder: Path, *, final: bool = False, split: str = "", drop_own_ids: bool = False
+) -> JudgedCollection | None:
     """Open the collection in a folder; None if there is none, or none of this split."""
     layout = layout_of(folder)
     if layout is None:
         return None
-    split = _split_of(layout, final=final)
-    return None if split is None else open_split(layout, *layout.splits[split], drop_own_ids=drop_own_ids)
+    chosen = _split_of(layout, "test" if final else split or "dev", named=bool(split))
+    return None if chosen is None else open_split(layout, *layout.splits[chosen], drop_own_ids=drop_own_ids)
 
 
-def _split_of(layout: Layout, *, final: bool) -> str | None:
-    """The split that is measured; None where the collection has none of this kind."""
-    names = ("test", "all") if final else (MARCO_SPLIT, "dev", "train", "all")
+def _split_of(layout: Layout, wanted: str, *, named: bool) -> str | None:
+    """The name of a split among those of a collection, or its only one unless the user named the split."""
+    names = ((MARCO_SPLIT,) if wanted == "dev" else ()) + (wanted,) + (() if named else ("all",))
     return next((name for name in names if name in layout.splits), None)
 
 

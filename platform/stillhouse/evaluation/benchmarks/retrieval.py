@@ -7,7 +7,7 @@ are those of trec_eval on the run that is written (see `evaluation.trec_runs`), 
 import itertools
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,13 @@ import pyarrow as pa
 
 from stillhouse.core.artifacts import Workspace, lock_of, locked, sha256_of
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.identity import fingerprint
 from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.core.types import Encoder, FloatArray, IntArray
 from stillhouse.core.user_files import check_writable, is_file
-from stillhouse.corpora.published.judged import PLACES, Entry, JudgedCollection, find_collections
-from stillhouse.evaluation.benchmark import Benchmark, Options, itemised, opened
+from stillhouse.corpora.published.judged import PLACES, JudgedCollection, find_collections
+from stillhouse.corpora.reading.counting import in_blocks
+from stillhouse.evaluation.benchmark import About, Benchmark, Options, itemised, opened
 from stillhouse.evaluation.finite_encoder import FiniteEncoder, Piecewise
 from stillhouse.evaluation.items import Figures, Items, Measured, means, measured
 from stillhouse.evaluation.retrieval import unit
@@ -53,6 +55,7 @@ FLAGS = {
         "metavar": "FILE",
         "help": "measure this run, in TREC form, instead of a model",
     },
+    "split": {"metavar": "NAME", "help": "measure this split instead of dev, such as train"},
     "only": {"metavar": "NAME[,NAME]", "help": "measure these collections alone, by their folders' names"},
     "drop_own_ids": {
         "action": "store_true",
@@ -118,15 +121,16 @@ def _on_disk(options: Options) -> OnDisk | None:
 def prepare(root: str, options: Options) -> Benchmark:
     """Find the collections, and with ``from_run`` the runs to measure instead of a model."""
     only = list(dict.fromkeys(filter(None, (options.flag("only") or "").split(","))))
-    own = bool(options.flag("drop_own_ids"))
-    collections = find_collections(root, final=options.final, only=only, drop_own_ids=own)
+    split, own = options.flag("split", ""), bool(options.flag("drop_own_ids"))
+    require(not (split and options.final), "--split and --final are not given together", split=split)
+    require(not split.startswith("test"), "--final opens the test splits; --split is for others", split=split)
+    collections, notes = find_collections(root, final=options.final, split=split, only=only, drop_own_ids=own)
     if not collections:
-        judgements = "test" if options.final else "dev or train"
         raise BadInput(
-            f"no retrieval collections with {judgements} judgements under the data root {root!r}. Put "
-            f"folders such as BEIR's (corpus.jsonl, queries.jsonl, qrels) in {PLACES[0]}."
+            f"no retrieval collections under the data root {root!r}. Put folders such as BEIR's "
+            f"(corpus.jsonl, queries.jsonl, qrels) in {PLACES[0]}."
         )
-    notes = tuple(note for collection in collections for note in collection.notes)
+    notes += tuple(note for collection in collections for note in collection.notes)
     if (written := options.flag("run")) is not None:
         check_writable(written, "--run")
         rule = "--run must name a file where several collections are measured"
@@ -158,7 +162,14 @@ def prepare(root: str, options: Options) -> Benchmark:
         return Measured(figures, items)
 
     known = {f"{each.name}/{path.name}": sha256_of(path) for each in collections for path in each.files}
-    return itemised(measure, notes, opens=opened(options, known), across=False, digits=4, searches=True)
+    sets = {
+        each.name: About(
+            each.split, fingerprint([known[f"{each.name}/{path.name}"] for path in each.files]), "queries"
+        )
+        for each in collections
+    }
+    opens = opened(options, known)
+    return itemised(measure, notes, sets=sets, opens=opens, across=False, digits=4, searches=True)
 
 
 def rank_collection(
@@ -177,7 +188,7 @@ def rank_collection(
     ids: list[str] = []
 
     def blocks() -> Iterator[FloatArray]:
-        for entries in _blocks(collection.stream(), block):
+        for entries in in_blocks(collection.stream(), block):
             ids.extend(entry.id for entry in entries)
             yield unit(encode([entry.text for entry in entries]))
 
@@ -275,12 +286,7 @@ def runs_of(
         raise BadInput(f"--from-run must name a run, one per collection, but found none of: {names}.")
     opened = {each.name: open_run(paths[each.name], each) for each in found}
     absent = [name for name in paths if name not in opened]
-    notes = [note for _, own in opened.values() for note in own]
+    notes = [f"{name}: the run {paths[name]}, sha256 {sha256_of(paths[name])[:16]}" for name in opened]
+    notes += [note for _, own in opened.values() for note in own]
     notes += [f"no run of {', '.join(absent)}: left out"] if absent else []
     return found, {name: run for name, (run, _) in opened.items()}, tuple(notes)
-
-
-def _blocks(entries: Iterable[Entry], size: int) -> Iterator[list[Entry]]:
-    remaining = iter(entries)
-    while block := list(itertools.islice(remaining, size)):
-        yield block

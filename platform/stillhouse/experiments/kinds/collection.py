@@ -22,7 +22,7 @@ SEARCH = "search"
 UNITS = ("paragraph", "document")
 SYNTHETIC = "synthetic"
 SIZES = ("dev_queries", "dev_passages", "test_queries", "test_passages")
-_DIVISION = ("dev", "test", "test_share")
+_DIVISION = ("dev", "test", "test_share", "drop_own_ids")
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,8 @@ class SearchCollection(DataKind[SearchData]):
         test: Judgements that are opened once, at the end. The same as ``dev``, or the only file that there
             is, divides the queries.
         test_share: Share of the queries that test, where one file of judgements is divided.
+        drop_own_ids: Whether no query finds a passage with its own id, unless the pair is judged; otherwise
+            it does not find one that also has its text.
         metric: What selects: ``ndcg@10`` or ``mrr@10``; empty takes ndcg@10, and mrr@10 for ``pydocs``.
         synthetic: Makes queries from a corpus without any: a held-out sentence, to find the rest of its
             ``paragraph`` (up to five sentences) or ``document``; empty makes none.
@@ -77,6 +79,7 @@ class SearchCollection(DataKind[SearchData]):
     dev: str = "dev"
     test: str = "test"
     test_share: float = 0.5
+    drop_own_ids: bool = False
     metric: str = ""
     synthetic: str = ""
     seed: int = 0
@@ -119,7 +122,7 @@ class SearchCollection(DataKind[SearchData]):
         rule = (
             "a folder's own queries and passages must be taken whole"
             if self.path
-            else "only a folder of one's own must be divided (collection.path)"
+            else "these fields must go with a folder of one's own (collection.path)"
         )
         remedy = "Leave these fields out; collection.dev_pool samples passages." if self.path else ""
         require(not changed, rule, remedy=remedy, **changed)

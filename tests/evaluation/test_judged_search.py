@@ -455,9 +455,9 @@ def random_collection(folder: Path, draw: np.random.Generator) -> tuple[JudgedCo
     write_toy(folder, corpus, numbered(asked), "\n".join(lines))
     collection = open_collection(folder, drop_own_ids=own)
     assert collection is not None
-    for query, text in collection.queries.items():
-        same = query in texts and query not in collection.qrels[query] and (own or texts[query] == text)
-        assert (query in collection.own) == same
+    for name, text in collection.queries.items():
+        same = name in texts and name not in collection.qrels[name] and (own or texts[name] == text)
+        assert (name in collection.own) == same
     return collection, texts
 
 
@@ -467,8 +467,8 @@ def reference(collection: JudgedCollection, texts: Mapping[str, str]) -> dict[st
     passages_ND, own = model.encode(list(texts.values())), collection.own
     scores: dict[str, dict[str, float]] = {}
     for query, text in collection.queries.items():
-        found = zip(names, (passages_ND @ model.encode([text])[0] / 16).tolist(), strict=True)
-        scores[query] = {name: score for name, score in found if not (query in own and name == query)}
+        ranked = zip(names, (passages_ND @ model.encode([text])[0] / 16).tolist(), strict=True)
+        scores[query] = {name: score for name, score in ranked if not (query in own and name == query)}
     best = {query: sorted(hits.items(), key=lambda hit: (hit[1], hit[0])) for query, hits in scores.items()}
     # trec_eval has no cutoff for MRR, so the run is truncated instead.
     cut = {query: dict(hits[-10:]) for query, hits in best.items()}
@@ -515,7 +515,7 @@ def test_every_path_gives_the_figures_of_ir_measures(tmp_path: Path, monkeypatch
         for path, each in runs.items():
             compare(path, query_figures(each, collection.qrels), expected, order)
         for name in of_indexes.get("flat", {}).keys() & expected.keys():
-            whole = np.mean([expected[name][query] for query in order])
+            whole = float(np.mean([expected[name][query] for query in order]))
             compare("flat", {name: np.array([of_indexes["flat"][name]])}, {name: {"": whole}}, [""])
         rows = {entry.id: row for row, entry in enumerate(collection.stream())}
         judged = judgements_of(collection, collection.queries, rows, order_of_ids(collection))

@@ -94,7 +94,7 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
             documents.show(name, benchmark, model, by_teacher, ours)
     if documents is not None:
         found |= {"documents_by": documents.finish(keep=bool(options.keep_vectors))}
-    split = "test" if options.final else "dev"
+    split = "test" if options.final else options.split or "dev"
     found["about"] = {
         **{"model": model.title, "identity": _identity(model), "split": split},
         **{"opened_before": before, "notes": notes, "sets": sets},

@@ -218,11 +218,10 @@ def open_split(
     """
     judged = read_judged(layout, judgements, topics)
     passages = _known(layout, judged, drop_own_ids=drop_own_ids)
-    for line, _, passage, _ in judged.lines:
-        if passage not in passages.judged:
-            raise BadInput(
-                f"{judgements}, line {line}: must name an existing passage, but {passage!r} is not one."
-            )
+    if unknown := judged.passages - passages.judged:
+        lines = ((line, passage) for line, _, passage, _ in _judgements(layout, judgements))
+        line, name = next((line, passage) for line, passage in lines if passage in unknown)
+        raise BadInput(f"{judgements}, line {line}: must name an existing passage, but {name!r} is not one.")
     split = next((name for name, files in layout.splits.items() if files[0] == judgements), judgements.stem)
     return JudgedCollection(
         layout.folder.name,
@@ -243,13 +242,13 @@ class JudgedQueries:
     Attributes:
         queries: Id to text, for the queries with a text and a relevant passage.
         qrels: Query id to passage id to gain; none of a query without a text.
-        lines: Line, query, passage and gain of every judgement.
+        passages: The passages that are judged for any query.
         notes: What was left out, one sentence each.
     """
 
     queries: dict[str, str]
     qrels: dict[str, dict[str, int]]
-    lines: list[tuple[int, str, str, int]]
+    passages: set[str]
     notes: tuple[str, ...]
 
 
@@ -262,22 +261,25 @@ def read_judged(layout: Layout, judgements: Path, topics: Path) -> JudgedQueries
     for path in (layout.documents, topics, judgements):
         if not path.is_file():
             raise BadInput(f"a retrieval collection must be complete, but {path} is missing.")
-    lines, texts = list(_judgements(layout, judgements)), _queries(topics, layout.read)
-    judged = {query for _, query, _, _ in lines}
+    texts = _queries(topics, layout.read)
+    qrels: dict[str, dict[str, int]] = {}
+    first: dict[str, int] = {}
+    for line, query, passage, gain in _judgements(layout, judgements):
+        if passage in qrels.setdefault(query, {}):
+            raise BadInput(f"{judgements}, line {line}: {query!r} and {passage!r} must be judged once.")
+        qrels[query][passage] = gain
+        first.setdefault(query, line)
+    judged, passages = set(qrels), {passage for gains in qrels.values() for passage in gains}
     notes, name = [], layout.folder.name
     if not judged <= set(texts) and judged == {str(at + 1) for at in range(len(judged))}:
         # Cranfield's judgements number the topics in their order; the topics' own numbers have gaps.
         texts = {str(at): text for at, text in enumerate(texts.values(), start=1)}
         notes.append(f"the judgements of {name} number the queries in order")
-    qrels: dict[str, dict[str, int]] = {}
-    for line, query, passage, gain in lines:
+    for query, line in first.items():
         if query not in texts:
             raise BadInput(
                 f"{judgements}, line {line}: must name an existing query, but {query!r} is not one."
             )
-        if passage in qrels.setdefault(query, {}):
-            raise BadInput(f"{judgements}, line {line}: {query!r} and {passage!r} must be judged once.")
-        qrels[query][passage] = gain
     asked = {query: text for query, text in texts.items() if max(qrels.get(query, {"": 0}).values()) > 0}
     queries = {query: text for query, text in asked.items() if text}
     blank = [query for query, text in texts.items() if not text and qrels.pop(query, {})]
@@ -292,7 +294,7 @@ def read_judged(layout: Layout, judgements: Path, topics: Path) -> JudgedQueries
     alone = len(set(texts) - set(asked) - _queries_of_others(layout, judgements, topics))
     if alone:
         notes.append(f"{alone} queries of {name} have no relevant passage: left out")
-    return JudgedQueries(queries, qrels, lines, tuple(notes))
+    return JudgedQueries(queries, qrels, passages, tuple(notes))
 
 
 def _queries_of_others(layout: Layout, judgements: Path, topics: Path) -> set[str]:
@@ -312,7 +314,7 @@ class _Passages(NamedTuple):
 
 def _known(layout: Layout, judged: JudgedQueries, *, drop_own_ids: bool) -> _Passages:
     """Read the passages once. Of ids that are not judged only a hash is held: there may be millions."""
-    path, named = layout.documents, {passage for _, _, passage, _ in judged.lines}
+    path, named = layout.documents, judged.passages
     found: set[str] = set()
     own: dict[str, int] = {}
     hashes, unusable = array("q"), []

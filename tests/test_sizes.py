@@ -156,7 +156,7 @@ CASES: dict[str, tuple[float, float, Prepared]] = {
     "word vectors": (40, 200, reading("words.txt", lambda w, p: write_vectors(p, w.root / "words"))),
     "judgements": (40, 400, of_collection(lambda _, p: judged(p))),
     "judgements as tables": (
-        120,
+        200,
         500,
         of_collection(lambda w, p: read_search(w, TaskFiles(str(p), test="dev"))),
     ),

@@ -12,6 +12,7 @@ ABSENT = (
     "faiss",
     "datasets",
     "nupunkt",
+    "sentencex",
     "plotly",
     "matplotlib",
     "docstring_parser",

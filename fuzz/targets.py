@@ -44,6 +44,7 @@ from stillhouse.corpora.reading.corpus import ReadOptions, read_texts
 from stillhouse.corpora.reading.counting import Taking
 from stillhouse.corpora.reading.labelled import read_labelled
 from stillhouse.corpora.reading.parallel import ParallelCorpus, read_parallel
+from stillhouse.corpora.reading.schema import Schema
 from stillhouse.corpora.reading.scored import read_scored
 from stillhouse.corpora.word_vectors import write_vectors
 from stillhouse.corpora.wordnet import read_wordnet
@@ -130,7 +131,13 @@ def _corpora() -> Iterable[Target]:
     yield Target(
         "translations in columns",
         ({"a.tsv": b"en\tde\none\teins\ntwo\tzwei\n"},),
-        lambda folder: _all(read_parallel(ParallelCorpus(str(folder / "a.tsv"), columns=("en", "de")))),
+        lambda folder: _all(
+            read_parallel(
+                ParallelCorpus(
+                    str(folder / "a.tsv"), schema=Schema(columns="source: en, target: de", owner="parallel")
+                )
+            )
+        ),
     )
     scored = (
         {"a.jsonl": _json_lines([{"query": "q", "positive": "p", "negative": "n", "score": [3.0, 1.5]}])},

@@ -44,6 +44,7 @@ def _lines(path: Path, rows: list[object]) -> None:
 
 def _texts(folder: Path) -> None:
     (folder / "texts.txt").write_text("\n".join(TEXTS) + "\n")
+    (folder / "chinese.txt").write_text("今天天气很好。我们去公园散步吧！\n" * 20)
     (folder / "few.txt").write_text("one text\nanother text\n")
     (folder / "empty.txt").write_text("")
     (folder / "blank.txt").write_text("\n   \n\t\n")

@@ -115,6 +115,8 @@ def test_every_corpus_format_is_read_and_embedded(
     assert len(stores) == 3 and sum(store.rows for store in stores) == len(ROWS)
     assert all(verify_store(store.path) == [] for store in stores)
     facts: dict[str, Any] = json.loads(report.read_text())
+    (understood,) = facts["data"]["sources"]
+    assert (understood["read"], understood["kept"], understood["language"]) == (len(ROWS), len(ROWS), "en")
     assert facts["sentences"] == max(store.rows for store in stores) and facts["pairs"] == 0
 
 
@@ -125,8 +127,9 @@ def test_the_report_accounts_for_every_row(
     corpus.write_bytes("\n".join([*ROWS, ROWS[0], "", "  "]).encode() + b"\ncaf\xe9\n")
     assert embed(root, str(corpus), tiny_model) == 0
     output = capsys.readouterr().err
-    assert f"64 rows read, {len(ROWS)} kept, 1 duplicates, 3 set aside, some of it not UTF-8: " in output
-    quarantine = Path(output.partition("reasons in ")[2].partition(")")[0])
+    assert f"64 rows read: {len(ROWS)} kept, 1 duplicates, 2 empty, 1 not utf-8; reasons in " in output
+    quarantine = Path(output.partition("reasons in ")[2].partition(";")[0])
+    assert "give --encoding" in output
     reasons = [json.loads(line)["reason"] for line in quarantine.read_text().splitlines()]
     assert reasons == ["empty", "empty", "not utf-8"]
     manifest = read_manifest(quarantine.parent)
@@ -146,7 +149,7 @@ def test_limits_encoding_and_deduplication_can_be_set(
         "sentences.deduplicate=false",
     ]
     assert embed(tmp_path / "runs", str(tmp_path / "c.txt"), tiny_model, *more) == 0
-    assert "62 rows read, 61 kept, 0 duplicates, 1 set aside" in capsys.readouterr().err
+    assert "62 rows read: 61 kept, 0 duplicates, 1 fewer than 3 words" in capsys.readouterr().err
 
 
 def test_wikipedia_is_split_into_sentences(
@@ -155,7 +158,7 @@ def test_wikipedia_is_split_into_sentences(
     paragraphs = "\n".join(" ".join(ROWS[start : start + 6]) for start in range(0, len(ROWS), 6))
     (tmp_path / "wiki_00").write_text(f'<doc id="1" url="u" title="Cats">\nCats\n\n{paragraphs}\n</doc>\n')
     assert embed(tmp_path / "runs", str(tmp_path / "wiki_00"), tiny_model) == 0
-    assert f"{len(ROWS)} rows read, {len(ROWS)} kept" in capsys.readouterr().err
+    assert f"WikiExtractor, English; {len(ROWS)} rows read: {len(ROWS)} kept" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.corpora.reading import ingest as module
 from stillhouse.corpora.reading.corpus import ReadOptions
 from stillhouse.corpora.reading.ingest import ingest
+from stillhouse.corpora.reading.understood import recorded
 from stillhouse.corpora.tables import open_texts
 
 OPTIONS = ReadOptions()
@@ -30,6 +31,14 @@ def test_rows_read_equal_rows_accounted_for(workspace: Workspace, corpus: Path) 
     assert table.label == "some-corpus-v1"
     assert manifest["origin"]["source"] == str(corpus)
     assert json.dumps(manifest["origin"])
+
+
+def test_rows_that_become_several_texts_are_told_apart(workspace: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("One here. Two here. One here.\nThree here.\n")
+    with recorded() as found:
+        ingest(workspace, str(tmp_path / "a.txt"), ReadOptions(split_sentences=True))
+    (read,) = found
+    assert (read.read, read.kept, read.duplicates) == (4, 3, 1) and read.note == "2 rows make 4 texts"
 
 
 def test_a_second_call_reads_no_file(

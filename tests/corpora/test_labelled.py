@@ -9,7 +9,7 @@ import pytest
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.reading.labelled import read_labelled
-from stillhouse.corpora.reading.meaning import Meaning
+from stillhouse.corpora.reading.schema import Schema
 from stillhouse.corpora.tables import open_rows, open_texts
 from stillhouse.values.data import Examples
 
@@ -92,61 +92,61 @@ TEVATRON = [
 
 
 @pytest.mark.parametrize(
-    ("given", "negatives", "meaning", "expected"),
+    ("given", "negatives", "schema", "expected"),
     [
-        (NUMBERED, 0, Meaning(), "found without one: 0, 1, 2"),
-        (NUMBERED, 1, Meaning(labels=NLI), [("dance", "Bees dance.", "No bees.")]),
-        (NUMBERED, 1, Meaning(labels="0: neutral"), "found without one: 1, 2"),
-        (NUMBERED, 0, Meaning(positive="label = 1"), [("dance", "Bees dance.")]),
-        (NUMBERED[:2], 1, Meaning(), "found without one: 0, 1"),
-        (DUPLICATES, 0, Meaning(), "is_duplicate"),
-        (DUPLICATES, 0, Meaning(positive="is_duplicate = 1"), [("rice?", "cook rice?")]),
+        (NUMBERED, 0, Schema(), "found without one: 0, 1, 2"),
+        (NUMBERED, 1, Schema(labels=NLI), [("dance", "Bees dance.", "No bees.")]),
+        (NUMBERED, 1, Schema(labels="0: neutral"), "found without one: 1, 2"),
+        (NUMBERED, 0, Schema(positive="label = 1"), [("dance", "Bees dance.")]),
+        (NUMBERED[:2], 1, Schema(), "found without one: 0, 1"),
+        (DUPLICATES, 0, Schema(), "is_duplicate"),
+        (DUPLICATES, 0, Schema(positive="is_duplicate = 1"), [("rice?", "cook rice?")]),
         (
             DUPLICATES,
             0,
-            Meaning(columns="unused: is_duplicate"),
+            Schema(columns="unused: is_duplicate"),
             [("rice?", "cook rice?"), ("rice?", "Peru?")],
         ),
-        (SIMILAR, 0, Meaning(), "column score beside its pairs"),
-        (rows("query passage score", ("a", "b", 0)), 0, Meaning(), "column score beside its pairs"),
-        (SIMILAR, 0, Meaning(positive="score >= 4"), PAIR),
-        (rows("sentence1 sentence2 label", ("a", "b", 4.2)), 0, Meaning(), "found without one: 4.2"),
+        (SIMILAR, 0, Schema(), "column score beside its pairs"),
+        (rows("query passage score", ("a", "b", 0)), 0, Schema(), "column score beside its pairs"),
+        (SIMILAR, 0, Schema(positive="score >= 4"), PAIR),
+        (rows("sentence1 sentence2 label", ("a", "b", 4.2)), 0, Schema(), "found without one: 4.2"),
         (
             rows("premise hypothesis label", ("a", "b", "Entailment"), ("a", "c", "Contradiction")),
             1,
-            Meaning(),
+            Schema(),
             [("a", "b", "c")],
         ),
-        (rows("premise hypothesis label", ("a", "b", "entailment")), 0, Meaning(), PAIR),
-        (rows("id question context", ("x17", "a", "b")), 0, Meaning(), PAIR),
-        (rows("question context answer", ("a", "b", "c")), 0, Meaning(), "2 of them could be the passage"),
-        (rows("question context answer", ("a", "c", "b")), 0, Meaning(columns="passage: answer"), PAIR),
-        (rows("query text", ("a", "b")), 0, Meaning(), PAIR),
-        (rows("id text", ("a", "b")), 0, Meaning(), "none is the query"),
-        (rows("left right wrong", ("a", "b", "c")), 0, Meaning(), "none is the query"),
-        (rows("left right", ("a", "b")), 0, Meaning(), PAIR),
-        (rows("left right", ("a", "b")), 0, Meaning(columns="query: lefft"), "Did you mean left"),
-        (FLAG, 1, Meaning(), [("q", "p1", "n1"), ("q", "p2", "n1")]),
-        (FLAG, 0, Meaning(), [("q", "p1"), ("q", "p2")]),
-        ([{"query": "q", "pos": ["p"], "neg": []}], 0, Meaning(), [("q", "p")]),
+        (rows("premise hypothesis label", ("a", "b", "entailment")), 0, Schema(), PAIR),
+        (rows("id question context", ("x17", "a", "b")), 0, Schema(), PAIR),
+        (rows("question context answer", ("a", "b", "c")), 0, Schema(), "2 of them could be the passage"),
+        (rows("question context answer", ("a", "c", "b")), 0, Schema(columns="passage: answer"), PAIR),
+        (rows("query text", ("a", "b")), 0, Schema(), PAIR),
+        (rows("id text", ("a", "b")), 0, Schema(), "none is the query"),
+        (rows("left right wrong", ("a", "b", "c")), 0, Schema(), "none is the query"),
+        (rows("left right", ("a", "b")), 0, Schema(), PAIR),
+        (rows("left right", ("a", "b")), 0, Schema(columns="query: lefft"), "Did you mean left"),
+        (FLAG, 1, Schema(), [("q", "p1", "n1"), ("q", "p2", "n1")]),
+        (FLAG, 0, Schema(), [("q", "p1"), ("q", "p2")]),
+        ([{"query": "q", "pos": ["p"], "neg": []}], 0, Schema(), [("q", "p")]),
         (
             [{"query": "q", "pos": ["p"], "neg": []}, *FLAG],
             2,
-            Meaning(),
+            Schema(),
             [("q", "p1", "n1", "n2"), ("q", "p2", "n1", "n2")],
         ),
-        (TEVATRON, 1, Meaning(), [("q", "T p", "n")]),
+        (TEVATRON, 1, Schema(), [("q", "T p", "n")]),
     ],
 )
 def test_columns_and_labels_mean_what_they_say_or_are_refused(
-    workspace: Workspace, tmp_path: Path, given: Any, negatives: int, meaning: Meaning, expected: Any
+    workspace: Workspace, tmp_path: Path, given: Any, negatives: int, schema: Schema, expected: Any
 ) -> None:
     source = lines(tmp_path / "a.jsonl", given)
     if isinstance(expected, str):
         with pytest.raises(BadInput, match=expected):
-            read_labelled(workspace, source, negatives=negatives, meaning=meaning)
+            read_labelled(workspace, source, negatives=negatives, schema=schema)
         return
-    found = read_labelled(workspace, source, negatives=negatives, meaning=meaning)
+    found = read_labelled(workspace, source, negatives=negatives, schema=schema)
     assert triples(workspace, found) == expected
 
 

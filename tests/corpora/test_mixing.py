@@ -1,6 +1,7 @@
 """Mixes of corpora: exact shares, each text once, the same parts held out wherever a text stands."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -178,20 +179,27 @@ def test_tables_are_joined_in_their_order(workspace: Workspace) -> None:
     assert joined(workspace, "both", parts[::-1]) != whole
 
 
+def within(words: int) -> Callable[[str], bool]:
+    return lambda text: text.count(" ") < words
+
+
 LONG = "The cat sat down. A dog came in and it barked. They left! " + " ".join(["word"] * 12) + "."
 
 
 def test_long_texts_are_packed_into_passages_of_whole_sentences() -> None:
-    assert passages("Short  text. Stays whole.", 5) == ["Short text. Stays whole."]
-    assert passages(LONG, 9) == [
+    assert passages("Short  text. Stays whole.", within(5)) == ["Short text. Stays whole."]
+    assert passages(LONG, within(9)) == [
         "The cat sat down.",
         "A dog came in and it barked. They left!",
         "word word word word word word word word word",
         "word word word.",
     ]
-    assert passages(LONG, 13)[0] == "The cat sat down. A dog came in and it barked. They left!"
-    assert " ".join(passages(LONG, 7)) == LONG, "no word is lost"
-    assert all(passage.count(" ") < 7 for passage in passages(LONG, 7)) and passages(" ", 7) == []
+    assert passages(LONG, within(13))[0] == "The cat sat down. A dog came in and it barked. They left!"
+    assert " ".join(passages(LONG, within(7))) == LONG, "no word is lost"
+    assert (
+        all(passage.count(" ") < 7 for passage in passages(LONG, within(7)))
+        and passages(" ", within(7)) == []
+    )
 
 
 def test_long_texts_are_dropped_cut_or_packed(tmp_path: Path) -> None:
@@ -203,9 +211,9 @@ def test_long_texts_are_dropped_cut_or_packed(tmp_path: Path) -> None:
 
     assert kept("drop") == ["Five words are in here."]
     assert kept("cut") == ["Five words are in here.", "The cat sat down. A dog came in and"]
-    assert kept("pack") == ["Five words are in here.", *passages(LONG, 9)]
+    assert kept("pack") == ["Five words are in here.", *passages(LONG, within(9))]
     assert "word word word." not in kept("pack", least=4)
-    assert cut("one two", 2) == "one two" and cut("one two three", 2) == "one two"
+    assert cut("one two", within(2)) == "one two" and cut("one two three", within(2)) == "one two"
     with pytest.raises(BadInput, match="longer in"):
         ReadOptions(longer="fold")
     with pytest.raises(BadInput, match="not both"):

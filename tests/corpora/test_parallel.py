@@ -8,12 +8,17 @@ import pytest
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.reading.parallel import ParallelCorpus, moses_pair, read_parallel
+from stillhouse.corpora.reading.schema import Schema
 from stillhouse.corpora.reading.translations import language_spans, write_parallel
 from stillhouse.corpora.tables import Rejected, open_rows, open_texts
 from stillhouse.values.data import Examples
 
 PAIRS = [("Go.", "Va !"), ("Run!", "Cours\x85 !"), ("A cup of tea.", "Une tasse de thé.")]
 CLEANED = [("Go.", "Va !"), ("Run!", "Cours !"), ("A cup of tea.", "Une tasse de thé.")]
+
+
+def columns(source: str, target: str) -> Schema:
+    return Schema(columns=f"source: {source}, target: {target}", owner="parallel")
 
 
 def usable(corpus: ParallelCorpus) -> list[tuple[str, str]]:
@@ -51,10 +56,10 @@ def test_every_layout_gives_the_same_pairs(tmp_path: Path) -> None:
     assert usable(ParallelCorpus(str(tmp_path / "fra.tsv.gz"))) == CLEANED
     many = "de\ten\tfr\n" + "".join(f"\t{a}\t{b}\n" for a, b in PAIRS)
     (tmp_path / "talks.tsv").write_text(many, newline="\n")
-    assert usable(ParallelCorpus(str(tmp_path / "talks.tsv"), columns=("en", "fr"))) == CLEANED
-    assert reasons(ParallelCorpus(str(tmp_path / "talks.tsv"), columns=("en", "de"))) == ["empty"] * 3
-    with pytest.raises(BadInput, match="no column 'nl'"):
-        usable(ParallelCorpus(str(tmp_path / "talks.tsv"), columns=("en", "nl")))
+    assert usable(ParallelCorpus(str(tmp_path / "talks.tsv"), schema=columns("en", "fr"))) == CLEANED
+    assert reasons(ParallelCorpus(str(tmp_path / "talks.tsv"), schema=columns("en", "de"))) == ["empty"] * 3
+    with pytest.raises(BadInput, match="must have the column 'nl'"):
+        usable(ParallelCorpus(str(tmp_path / "talks.tsv"), schema=columns("en", "nl")))
 
 
 def test_files_of_different_lengths_are_refused_with_both_counts(tmp_path: Path) -> None:
@@ -120,14 +125,19 @@ def test_a_dataset_saved_by_the_datasets_library(tmp_path: Path, monkeypatch: py
 
     flat = written("flat", [{"english": a, "non_english": b} for a, b in PAIRS])
     assert usable(ParallelCorpus(flat)) == CLEANED
-    assert usable(ParallelCorpus(flat, columns=("non_english", "english"))) == [(b, a) for a, b in CLEANED]
+    assert usable(ParallelCorpus(flat, schema=columns("non_english", "english"))) == [
+        (b, a) for a, b in CLEANED
+    ]
     nested = written("nested", [{"translation": {"en": a, "fr": b}} for a, b in PAIRS])
-    assert usable(ParallelCorpus(nested, columns=("en", "fr"))) == CLEANED
-    for source, columns in ((nested, ("en", "de")), (flat, ("english", "french"))):
-        with pytest.raises(BadInput, match="has no column"):
-            usable(ParallelCorpus(source, columns=columns))
-    with pytest.raises(BadInput, match=r"two columns.*translation"):
-        usable(ParallelCorpus(nested))
+    assert usable(ParallelCorpus(nested, schema=columns("en", "fr"))) == CLEANED
+    for source, sides in ((nested, ("en", "de")), (flat, ("english", "french"))):
+        with pytest.raises(BadInput, match="must have the column"):
+            usable(ParallelCorpus(source, schema=columns(*sides)))
+    assert usable(ParallelCorpus(nested)) == CLEANED
+    many = written("many", [{"translation": {"en": a, "fr": b, "de": a}} for a, b in PAIRS])
+    assert usable(ParallelCorpus(many, language="de")) == [(a, a) for a, _ in CLEANED]
+    with pytest.raises(BadInput, match=r"two columns of sentences"):
+        usable(ParallelCorpus(many))
     with pytest.raises(BadInput, match="must be a data set that can be loaded"):
         usable(ParallelCorpus(f"hf:{tmp_path / 'nothing'}"))
 
@@ -172,7 +182,7 @@ def test_a_source_that_is_not_a_corpus_is_refused(tmp_path: Path, workspace: Wor
     with pytest.raises(BadInput, match="limit > 0"):
         ParallelCorpus("x", limit=0)
     with pytest.raises(BadInput, match="one file"):
-        ParallelCorpus("x", "y", columns=("a", "b"))
+        ParallelCorpus("x", "y", schema=columns("a", "b"))
     (tmp_path / "two").mkdir()
     for name in ("a.txt", "b.txt"):
         (tmp_path / "two" / name).write_text("a\tb\n")

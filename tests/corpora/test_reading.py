@@ -13,12 +13,15 @@ import pytest
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.reading.corpus import (
     ReadOptions,
+    TokenLimit,
     list_files,
     read_texts,
     skipped_files,
     split_options,
 )
+from stillhouse.corpora.reading.schema import Schema
 from stillhouse.corpora.tables import Rejected
+from stillhouse.values.data import Model
 
 ROWS = ["The first row is here.", "Second row, naïve café.", "And a third, 東京."]
 PLAIN = ReadOptions()
@@ -290,6 +293,7 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "xz": lzma.compress,
     "zst": lambda given: bytes(pa.compress(given, codec="zstd", asbytes=True)),
 }
+ZST = COMPRESS["zst"]
 
 
 @pytest.mark.parametrize(
@@ -333,3 +337,87 @@ def test_the_clone_of_a_data_set_is_its_data_alone(tmp_path: Path) -> None:
         (tmp_path / name).write_text('{"text": "a"}\n')
     assert [Path(file.path).name for file in list_files(str(tmp_path))[1]] == ["a.jsonl", "wiki_00"]
     assert skipped_files(str(tmp_path)) == ["README.md", "dataset_infos.json"]
+
+
+def stated(columns: str = "", **more: str) -> ReadOptions:
+    return ReadOptions(schema=Schema(columns, owner="sentences", **more))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "expected"),
+    [
+        ("a.csv", "First one here.\nSecond one.\n", stated(header="no"), ["First one here.", "Second one."]),
+        ("a.csv", "iron\nzinc\n", stated(header="yes"), ["zinc"]),
+        ("a.csv", "1|One.\n2|Two.\n", stated("text: 2", header="no"), ["One.", "Two."]),
+        ("a.csv", "n;text\n1;a, b\n", stated(delimiter=","), "1 with the delimiter ','"),
+        ("a.csv", "n~text\n1~a, b\n", stated(delimiter="~"), ["a, b"]),
+        ("a.csv", "text,sentence\na,b\n", stated(), "Say which one holds"),
+        ("a.csv", "text,sentence\na,b\n", stated("text: sentence"), ["b"]),
+        ("a.csv", "text,sentence\na,b\n", stated("text: sentense"), "Did you mean sentence"),
+        ("a.jsonl", '{"text": "a", "n": 4}\n{"text": "b", "n": 1}\n', stated(positive="n >= 2"), ["a"]),
+        ("a.txt", "a\n", stated("text: body"), "has no column"),
+        ("a.csv", "What is it?,Who?\nIt is this.,Me.\n", stated(), "looks like data: 'What is it"),
+        ("a.jsonl", '{"n": "T"}\n' * 101 + '{"n": "U", "text": "a"}\n', stated(), "line 102 .*Say which one"),
+        ("a.tsv", "text\tn\none\rtwo\t1\n", stated(), ["one two"]),
+    ],
+)
+def test_fields_settle_what_a_file_does_not_say(
+    tmp_path: Path, name: str, content: str, options: ReadOptions, expected: Any
+) -> None:
+    (tmp_path / name).write_text(content)
+    if isinstance(expected, str):
+        with pytest.raises(BadInput, match=expected):
+            usable(tmp_path / name, options)
+        return
+    assert usable(tmp_path / name, options) == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"columns": "txt: a"}, r"sentences\.columns must name roles: text, unused.*Did you mean text"),
+        ({"header": "maybe"}, r"sentences\.header in"),
+        ({"delimiter": "::"}, "one character, or tab"),
+        ({"positive": "good"}, "such as `score >= 4`"),
+        ({"labels": "0: bad"}, "must mean one of"),
+        ({"language": "klingon"}, "must be a known language"),
+    ],
+)
+def test_fields_that_cannot_be_understood_are_refused(fields: dict[str, str], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        Schema(**fields, owner="sentences").check()
+
+
+def test_a_cut_file_is_refused_with_the_last_row(tmp_path: Path) -> None:
+    rows = "".join(json.dumps({"text": f"{i} {i * i} {i**3}"}) + "\n" for i in range(20_000))
+    for suffix, pack in (
+        ("gz", gzip.compress),
+        ("bz2", lambda given: bz2.compress(given, 1)),
+        ("xz", lzma.compress),
+        ("zst", ZST),
+    ):
+        path = tmp_path / f"a.jsonl.{suffix}"
+        path.write_bytes(pack(rows.encode())[:-60])
+        with pytest.raises(BadInput, match=rf"a\.jsonl\.{suffix} must be complete.*failed after row \d+"):
+            usable(path)
+
+
+CHINESE = "今天天气很好。我们去公园散步吧！你想一起来吗？当然可以。" * 30
+
+
+def test_limits_in_words_are_refused_for_text_without_blanks(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(CHINESE + "\n")
+    assert usable(tmp_path / "a.txt") == [CHINESE]
+    for options in (ReadOptions(min_words=3), ReadOptions(max_words=32, longer="pack")):
+        with pytest.raises(BadInput, match=r"a limit in words must be of text with blanks.*Chinese"):
+            usable(tmp_path / "a.txt", options)
+
+
+def test_long_texts_are_packed_and_cut_by_what_the_student_reads(tmp_path: Path, tiny_model: Path) -> None:
+    (tmp_path / "a.txt").write_text(CHINESE + "\n")
+    limit = TokenLimit(Model("", path=str(tiny_model)), 16, "read this: ")
+    packed = usable(tmp_path / "a.txt", ReadOptions(longer="pack", tokens=limit, deduplicate=False))
+    assert "".join(packed) == CHINESE and len(packed) > 30
+    assert all(limit(text) for text in packed) and not limit(packed[0] + packed[1])
+    (beginning,) = usable(tmp_path / "a.txt", ReadOptions(longer="cut", tokens=limit))
+    assert CHINESE.startswith(beginning) and limit(beginning) and not limit(CHINESE[: len(beginning) + 1])

@@ -135,7 +135,10 @@ def test_the_number_of_negatives_is_the_least_or_what_is_asked_for(
         shapes[negatives] = open_values(workspace, examples)["scores"].shape
     assert shapes == {0: (4, 2), 1: (4, 2), 2: (3, 3), 3: (1, 4)}
     printed = capsys.readouterr().err
-    assert "3 scored rows kept, 2 hard negatives each, 1 rows with fewer are left out" in printed
+    assert (
+        "4 rows read: 3 kept, 0 duplicates, 1 with fewer than 2 hard negatives; 2 hard negatives each"
+        in printed
+    )
     assert "1 further negatives are left out" in printed
     with pytest.raises(BadInput, match=r"rows with 4 hard negatives, but those of .* have at most 3"):
         read_scored(workspace, source, negatives=4)

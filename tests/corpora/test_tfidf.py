@@ -166,3 +166,10 @@ def test_bad_documents_and_depths_are_refused() -> None:
     for k in (0, 2):
         with pytest.raises(BadInput, match="documents=1"):
             TfIdf(["two words"]).nearest(["two"], k)
+
+
+def test_the_words_of_text_without_blanks_are_pairs_of_characters() -> None:
+    documents = ["今天天气很好", "我们去公园散步", "Iron rusts in the 公园"]
+    index = TfIdf(documents)
+    assert index.nearest(["去公园", "天气", "iron"], 1)[1].tolist() == [[1], [0], [2]]
+    assert np.allclose(index.nearest(["京都"], 3)[0], 0)

@@ -114,6 +114,6 @@ def test_a_student_learns_from_memory(
     batches = {"batch_size": 16, "finetune_batch_size": 16}
     trained = stillhouse.train("mse", experiment, values=batches, root=tmp_path, device="cpu")
     printed = capsys.readouterr()
-    assert "120-texts: 120 rows read, 120 kept" in printed.out + printed.err
+    assert "120-texts: JSON; 120 rows read: 120 kept" in printed.out + printed.err
     figures = stillhouse.evaluate(trained.folder, experiment, root=tmp_path, device="cpu")
     assert figures and len(list((tmp_path / "texts").rglob("*.jsonl"))) == 2

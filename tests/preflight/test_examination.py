@@ -505,6 +505,9 @@ def test_the_command_prints_findings_writes_json_and_exits_with_1_if_there_is_an
 ) -> None:
     report, root = tmp_path / "report.json", tmp_path / "runs"
     assert main(["doctor", "mse", "--local", "--json", str(report), *flags(healthy, root)]) == 0
+    (data,) = (each for each in json.loads(report.read_text()) if each["check"] == "data")
+    assert data["data"]["read"] == data["data"]["kept"] + data["data"]["duplicates"] > 0
+    assert "text, one per line" in data["found"] and "text      <- line" in data["found"]
     assert "0 errors, 0 warnings" in capsys.readouterr().out
     assert {finding["level"] for finding in json.loads(report.read_text())} == {"note"}
     assert not (root / "stages").exists() and not (root / "stores").exists()

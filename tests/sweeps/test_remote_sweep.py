@@ -65,7 +65,7 @@ def test_a_new_head_goes_on_from_the_remote(
     second = sweep(dataclasses.replace(options, root=two, trials=2))
     printed = capsys.readouterr().err
     assert "going on from the remote (finished trials: 1)" in printed
-    assert "1 trials known, 1 to run" in printed and "rows read" not in printed
+    assert "1 trials known, 1 to run" in printed and "reading " not in printed
     assert states(two) == {"COMPLETE": 2} and runs(two) == 2
     assert second["trials"][0] == first["trials"][0], "known, not run again"
     stages = {path.parent.name for path in (two / "stages").glob("*/manifest.json")}

@@ -64,7 +64,8 @@ def run(options: Namespace) -> int:
             for finding in findings:
                 show(str(finding))
             named = {"variant": training.name} if training.name else {}
-            reports += [{**named, **asdict(finding)} for finding in findings]
+            shown = [{**named, **asdict(finding)} for finding in findings]
+            reports += [{k: v for k, v in each.items() if v is not None} for each in shown]
             every += findings
     counts = {level: sum(finding.level == level for finding in every) for level in LEVELS}
     show(", ".join(f"{count} {level}{'' if count == 1 else 's'}" for level, count in counts.items()))

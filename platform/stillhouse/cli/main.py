@@ -38,6 +38,7 @@ from stillhouse.core.machine import variables_set
 from stillhouse.core.redaction import remembering
 from stillhouse.core.signals import lost_threads_end, sigterm_interrupts
 from stillhouse.core.user_files import STDOUT, check_writable
+from stillhouse.corpora.reading.understood import recorded
 
 COMMANDS = (
     sweep,
@@ -100,6 +101,7 @@ def _run(arguments: Sequence[str] | None) -> int:
             lost_threads_end(),
             variables_set({VERIFY: chosen} if chosen else {}),
             results_aside(when=_to_stdout(options)),
+            recorded() as options.understood,
         ):
             outcome: int = options.execute(options)
         sys.stdout.flush()

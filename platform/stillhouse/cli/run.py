@@ -17,7 +17,14 @@ _OF_RAY = ("address", "actors", "gpus_per_worker", "wait_for_nodes")
 
 
 def write_results(options: Namespace, content: Any) -> None:
-    """Write what `--json` asks for."""
+    """Write what `--json` asks for; what sources were taken for stands under ``data``."""
+    read = [each.noted() for each in getattr(options, "understood", ())]
+    if isinstance(content, dict) and read:
+        given = content.get("data", {})
+        content = {
+            **content,
+            "data": {**(given if isinstance(given, dict) else {"read": given}), "sources": read},
+        }
     if options.json:
         with writing(options.json) as file:
             file.write(as_json(without_nan(content)))

@@ -16,10 +16,18 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.core.notes import has_note, write_note
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.barrier import Barrier
-from stillhouse.corpora.reading.corpus import Check, ReadOptions, hub_name, list_files, read_texts
+from stillhouse.corpora.reading.corpus import (
+    Check,
+    ReadOptions,
+    hub_name,
+    list_files,
+    read_texts,
+    skipped_files,
+)
 from stillhouse.corpora.reading.counting import Taking
-from stillhouse.corpora.reading.ingest import corpus_label, note_path
+from stillhouse.corpora.reading.ingest import corpus_label, note_path, say_again
 from stillhouse.corpora.reading.sentences import dedup_key
+from stillhouse.corpora.reading.understood import Reading, recorded
 from stillhouse.corpora.seen_keys import SeenKeys
 from stillhouse.corpora.shares import apportion
 from stillhouse.corpora.tables import Rejected, TableWriter, open_texts, write_texts
@@ -51,6 +59,11 @@ class MixSource:
         return self.corpus if isinstance(self.corpus, str) else self.corpus.label
 
     @property
+    def is_read(self) -> bool:
+        """Whether files are read for it."""
+        return isinstance(self.corpus, str) and self.share > 0
+
+    @property
     def described(self) -> str:
         """The name with how it is read, as one corpus may be several sources of a mix."""
         if not isinstance(self.corpus, str):
@@ -76,12 +89,12 @@ class MixSource:
         return {"source": self.corpus, "files": files, "options": self.options}
 
     def texts(
-        self, workspace: Workspace, taking: Taking[str | Rejected], check: Check
+        self, workspace: Workspace, taking: Taking[str | Rejected], check: Check, reading: Reading
     ) -> Iterator[str | Rejected]:
         """Read it, and reject what is measured with; of a table that has been read, all texts."""
         if isinstance(self.corpus, TextTable):
             return map(check, open_texts(workspace, self.corpus))
-        return read_texts(self.corpus, self.options, taking, check)
+        return read_texts(self.corpus, self.options, taking, check, reading)
 
 
 @dataclass(frozen=True)
@@ -146,17 +159,21 @@ def mix_texts(
             known = _recalled(noted)
             tables = [part[0] for split in _SPLITS for part in getattr(known, split) if part is not None]
             if all(workspace.finished(table) for table in tables):
+                say_again(noted)
                 barrier.report("texts", noted["left_out"])
                 return known
-        reading = _Reading(workspace, sources, barrier, count)
-        mixed = _divided(workspace, reading.read(), held_out)
+        mixing = _Mixing(workspace, sources, barrier, count)
+        with recorded() as found:
+            pools = mixing.read()
+        mixed = _divided(workspace, pools, held_out)
         noted = {split: _noted(getattr(mixed, split)) for split in _SPLITS}
-        write_note(note, {**noted, "left_out": reading.left_out})
-    barrier.report("texts", reading.left_out)
+        understood = [each.noted() for each in found]
+        write_note(note, {**noted, "left_out": mixing.left_out, "understood": understood})
+    barrier.report("texts", mixing.left_out)
     return mixed
 
 
-class _Reading:
+class _Mixing:
     """The sources of a mix while they are read, all of them open at once."""
 
     def __init__(
@@ -169,9 +186,13 @@ class _Reading:
             Taking[str | Rejected](2 * count, stream=bool(hub_name(source.name)), by_hash=True)
             for source in sources
         ]
-        both = zip(sources, self.takings, strict=True)
+        self.readings = [
+            Reading(source.described, skipped=skipped_files(source.name) if source.is_read else [])
+            for source in sources
+        ]
         check = barrier.checking(self.left_out)
-        self.streams = [source.texts(workspace, taking, check) for source, taking in both]
+        opened = zip(sources, self.takings, self.readings, strict=True)
+        self.streams = [source.texts(workspace, taking, check, reading) for source, taking, reading in opened]
         self.counts = [0] * len(sources)
         self.ended = [source.share == 0 for source in sources]
 
@@ -231,6 +252,11 @@ class _Reading:
                     f"note: {source.described} has {number:,} texts, fewer than the {wanted:,} of its "
                     "share; the other sources give the rest as far as they go."
                 )
+        for source, reading, taking, number in zip(
+            self.sources, self.readings, self.takings, self.counts, strict=True
+        ):
+            if source.is_read:
+                reading.partly(number, taking.read, f"{number:,} of {taking.read:,} texts, its share").say()
         parts = [
             f"\n    {number:,} of {'' if taking.stream else _rows_of(taking, number)}{source.described}"
             for source, taking, number in zip(self.sources, self.takings, self.counts, strict=True)

@@ -16,7 +16,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.reading.corpus import ReadOptions
 from stillhouse.corpora.reading.ingest import ingest, note_path
-from stillhouse.corpora.reading.sentences import clean, dedup_key, split_sentences
+from stillhouse.corpora.reading.sentences import clean, dedup_key, split_sentences, word_count
 from stillhouse.corpora.search_task import SearchTask, note_task, recall_task
 from stillhouse.corpora.tables import Texts, open_texts, write_collection, write_texts
 from stillhouse.values.data import Collection
@@ -79,6 +79,7 @@ def synthetic_task(
         "unit": unit,
         "sizes": vars(sizes),
         "seed": seed,
+        **({"language": options.schema.language} if options.schema.language else {}),
     }
     note = note_path(workspace, "collection-synthetic", signature)
     with locked(note.with_suffix(".lock")):
@@ -96,8 +97,8 @@ def synthetic_task(
         made: list[Collection] = []
         held_out: list[Cloze] = []
         for parity, (split, (queries, passages)) in enumerate(wanted.items()):
-            ordered = _in_order(texts, order[parity::2])
-            chosen, others = _chosen(ordered, min(queries, most), passages, unit, seed)
+            ordered, language = _in_order(texts, order[parity::2]), options.schema.language
+            chosen, others = _chosen(ordered, min(queries, most), passages, unit, seed, language)
             if len(chosen) < LEAST_QUERIES:
                 raise BadInput(
                     f"synthetic queries must come from at least {LEAST_QUERIES} texts per split that have "
@@ -130,7 +131,7 @@ def _in_order(texts: Texts, rows: IntArray) -> Iterator[str]:
 
 
 def _chosen(
-    order: Iterator[str], queries: int, passages: int, unit: str, seed: int
+    order: Iterator[str], queries: int, passages: int, unit: str, seed: int, language: str
 ) -> tuple[list[Cloze], list[str]]:
     """Take queries from the first texts that serve, and passages from the others."""
     found: list[Cloze] = []
@@ -138,25 +139,25 @@ def _chosen(
     for text in order:
         if len(found) == queries and len(found) + len(others) >= passages:
             break
-        cloze = _cloze(text, unit, seed) if len(found) < queries else None
+        cloze = _cloze(text, unit, seed, language) if len(found) < queries else None
         if cloze is not None:
             found.append(cloze)
         elif len(others) < passages:
-            others.append(_block(split_sentences(text), _place(seed, text)[0], unit))
+            others.append(_block(split_sentences(text, language), _place(seed, text)[0], unit))
     found = list(_unambiguous(found, others))
     return found, others[: max(0, passages - len(found))]
 
 
-def _cloze(text: str, unit: str, seed: int) -> Cloze | None:
+def _cloze(text: str, unit: str, seed: int, language: str) -> Cloze | None:
     """Take one sentence out of a text; None where no sentence serves."""
-    sentences = split_sentences(text)
+    sentences = split_sentences(text, language)
     keys = [dedup_key(sentence) for sentence in sentences]
     able = [
         at
         for at, sentence in enumerate(sentences)
-        if _WORDS[0] <= sentence.count(" ") + 1 <= _WORDS[1]
+        if _WORDS[0] <= word_count(sentence) <= _WORDS[1]
         and keys.count(keys[at]) == 1
-        and _passage(sentences, at, unit).count(" ") + 1 >= _LEAST_PASSAGE
+        and word_count(_passage(sentences, at, unit)) >= _LEAST_PASSAGE
     ]
     if not able:
         return None

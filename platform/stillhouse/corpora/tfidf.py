@@ -1,6 +1,7 @@
 """Rank documents by the cosine of TF-IDF vectors, up to millions of documents.
 
-The weights are the defaults of scikit-learn's TfidfVectorizer: lower-cased words of at least two characters,
+The weights are the defaults of scikit-learn's TfidfVectorizer: lower-cased words of at least two characters
+(of scripts without blanks between words, such as Chinese, each two neighbouring characters),
 count × (ln((1 + N) / (1 + df)) + 1), rows of length 1. DrQA, which the paper on retrieval distillation used,
 hashes uni- and bigrams, takes log counts and uses the BM25 idf; ``ngrams=2`` is the closest setting here.
 
@@ -27,6 +28,7 @@ from scipy import sparse
 
 from stillhouse.core.artifacts import replacing
 from stillhouse.core.errors import require
+from stillhouse.corpora.reading.languages import UNSPACED
 
 Scores = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
@@ -174,7 +176,7 @@ class TfIdf:
         ids = self._ids
         words: list[npt.NDArray[np.int32]] = []
         for text in texts:
-            found = _WORD.findall(text.lower())
+            found = _words(text.lower())
             if grow:
                 row = [ids.setdefault(word, len(ids) + 1) for word in found]
             else:
@@ -362,6 +364,14 @@ def _unit(counts: Matrix, idf: Scores) -> Matrix:
     row_of = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
     lengths = np.sqrt(np.bincount(row_of, weights * weights, minlength=counts.shape[0]))
     return sparse.csr_matrix((weights / lengths[row_of], counts.indices, counts.indptr), counts.shape)
+
+
+def _words(text: str) -> list[str]:
+    """The words of a lower-cased text; of a run of characters without blanks, each two neighbours."""
+    if text.isascii():
+        return _WORD.findall(text)
+    pairs = [run[at : at + 2] for run in UNSPACED.findall(text) for at in range(max(1, len(run) - 1))]
+    return [*_WORD.findall(UNSPACED.sub(" ", text)), *pairs]
 
 
 def _merged(runs: Iterator[tuple[Ids, Ids]]) -> tuple[Ids, Ids]:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from stillhouse.core.artifacts import write_atomically, write_json
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.json_text import parse_json
-from stillhouse.corpora.reading.formats import numbered_lines
+from stillhouse.corpora.reading.rows import numbered_lines
 
 PAD, UNKNOWN, MASK = "[PAD]", "[UNK]", "[MASK]"
 SPECIAL = (PAD, UNKNOWN, MASK)

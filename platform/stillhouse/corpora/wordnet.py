@@ -120,7 +120,7 @@ def wordnet_files(folder: str | Path) -> list[Path]:
 
 def _synsets(file: Path) -> Iterator[Synset]:
     """Read the synsets of a file. PyYAML would take a minute; reading two fields by hand takes seconds."""
-    from stillhouse.corpora.reading.formats import numbered_lines
+    from stillhouse.corpora.reading.rows import numbered_lines
 
     name, part, members, field = "", "", list[str](), ""
     for line in (*(text for _, text in numbered_lines(file)), "end:\n"):

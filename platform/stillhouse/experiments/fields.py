@@ -77,10 +77,12 @@ def attribute_docs(documented: type) -> dict[str, str]:
         import docstring_parser
     except ImportError:
         return {}
-    parsed = docstring_parser.parse(documented.__doc__ or "", docstring_parser.DocstringStyle.GOOGLE)
+    google = docstring_parser.DocstringStyle.GOOGLE
+    texts = [vars(each).get("__doc__") or "" for each in reversed(documented.__mro__)]
     return {
         each.arg_name: " ".join((each.description or "").split())
-        for each in parsed.meta
+        for text in texts
+        for each in docstring_parser.parse(text, google).meta
         if isinstance(each, docstring_parser.DocstringParam)
     }
 

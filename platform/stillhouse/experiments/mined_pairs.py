@@ -137,7 +137,7 @@ def _planned(
     choice = pairs_of(experiment)
     if choice.path:
         pairs: Examples = read_labelled(
-            workspace, choice.path, limit=choice.count, refresh=refresh, meaning=choice.meaning
+            workspace, choice.path, limit=choice.count, refresh=refresh, schema=choice.schema("pairs")
         )
     else:
         pairs = read_pydocs(experiment, workspace, refresh=refresh).pairs

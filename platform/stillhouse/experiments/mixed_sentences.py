@@ -54,7 +54,7 @@ def prepare_mix(sentences: "Sentences", context: "Preparation") -> SentenceData:
 
 def _opened(source: Source, context: "Preparation") -> MixSource:
     corpus = context.pydocs().sentences if source.corpus == PYDOCS and source.share else source.corpus
-    return MixSource(corpus, source.share, source.read_options())
+    return MixSource(corpus, source.share, source.read_options(context))
 
 
 def _admitted(part: Part, context: "Preparation") -> Part:

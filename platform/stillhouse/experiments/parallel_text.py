@@ -12,9 +12,11 @@ from stillhouse.core.identity import spec
 from stillhouse.core.notes import has_note, write_note
 from stillhouse.corpora.barrier import Barrier
 from stillhouse.corpora.reading.corpus import hub_name, list_files
-from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
-from stillhouse.corpora.reading.parallel import ParallelCorpus, moses_pair
+from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples, say_again
+from stillhouse.corpora.reading.parallel import PARALLEL, ParallelCorpus, moses_pair
+from stillhouse.corpora.reading.schema import Schema
 from stillhouse.corpora.reading.translations import pairs_of_corpora, split_parallel, write_parallel
+from stillhouse.corpora.reading.understood import recorded
 from stillhouse.corpora.tables import open_rows, open_texts
 from stillhouse.evaluation.benchmarks.translation import find_bitexts
 from stillhouse.evaluation.crosslingual_sts import (
@@ -34,13 +36,16 @@ VERSION = 3
 ACCURACY = "translation_mean_accuracy"
 
 
-def parallel_corpora(text: str, limit: int | None = None) -> "list[ParallelCorpus]":
+def parallel_corpora(
+    text: str, limit: int | None = None, schema: Schema = PARALLEL
+) -> "list[ParallelCorpus]":
     """Parse a list of parallel corpora, separated by commas.
 
     Args:
         text: ``de=pairs.tsv`` (two columns), ``de=folder`` (``*.en`` beside ``*.de``), ``de=folder:eng``
             (another source language), or ``de=hf:name:config``, one or more.
         limit: Pairs per corpus; None takes all.
+        schema: The columns of corpora in one file.
 
     Raises:
         BadInput: A corpus comes without a language.
@@ -60,7 +65,7 @@ def parallel_corpora(text: str, limit: int | None = None) -> "list[ParallelCorpu
         elif Path(source).is_dir():
             corpora.append(moses_pair(source, "en", language, limit=limit or None))
         else:
-            corpora.append(ParallelCorpus(source, language=language, limit=limit or None))
+            corpora.append(ParallelCorpus(source, language=language, limit=limit or None, schema=schema))
     require(bool(corpora), "--parallel must name at least one corpus", given=text)
     return corpora
 
@@ -101,6 +106,7 @@ def read_parallel_data(
     limit: int | None,
     held_out: int,
     contrast: str = "",
+    schema: Schema = PARALLEL,
     refresh: bool = False,
     barrier: Barrier | None = None,
 ) -> ParallelParts:
@@ -110,7 +116,8 @@ def read_parallel_data(
     have belongs to the first of them, those of the contrastive stage before the others. The barrier also gets
     the pairs that are held out.
     """
-    first, last = parallel_corpora(text, limit), parallel_corpora(contrast, limit) if contrast else []
+    first = parallel_corpora(text, limit, schema)
+    last = parallel_corpora(contrast, limit, schema) if contrast else []
     corpora = list(dict.fromkeys([*last, *first]))
     local = [
         path for corpus in corpora for path in (corpus.source, corpus.target) if path and not hub_name(path)
@@ -119,11 +126,16 @@ def read_parallel_data(
     signature = {"version": VERSION, "corpora": corpora, "files": files, "held_out": held_out}
     note = note_path(workspace, "parallel", signature)
     with locked(note.with_suffix(".lock")):
-        known = read_json(note)["parts"] if has_note(note) and not refresh else []
-        parts = [restore_examples(workspace, part) for part in known]
+        noted = read_json(note) if has_note(note) and not refresh else {"parts": []}
+        parts = [restore_examples(workspace, part) for part in noted["parts"]]
         if not parts or None in parts:
-            parts = list(split_parallel(workspace, write_parallel(workspace, corpora), held_out))
-            write_note(note, {"parts": [describe_examples(part) for part in parts if part]})
+            with recorded() as found:
+                parts = list(split_parallel(workspace, write_parallel(workspace, corpora), held_out))
+            understood = [each.noted() for each in found]
+            known = [describe_examples(part) for part in parts if part]
+            write_note(note, {"parts": known, "understood": understood})
+        else:
+            say_again(noted)
     whole, dev, test = (part for part in parts if part is not None)
     barrier = barrier or Barrier(workspace)
     barrier.declare("translation", chain(_texts_of(workspace, dev), _texts_of(workspace, test)))

@@ -17,6 +17,8 @@ from stillhouse.core.notes import has_note, publish_notes, write_note
 from stillhouse.core.roles import PLAIN
 from stillhouse.corpora.barrier import Barrier
 from stillhouse.corpora.pydocs.selection import pydocs
+from stillhouse.corpora.reading.corpus import TokenLimit
+from stillhouse.corpora.reading.understood import Understood, recorded
 from stillhouse.corpora.tables import count_rows, open_texts
 from stillhouse.experiments.data_kind import PYDOCS_PAIRS, PYDOCS_SENTENCES, of_pydocs
 from stillhouse.experiments.embedding import Embedding
@@ -25,6 +27,7 @@ from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.shares import cut
+from stillhouse.experiments.sources_read import vectors_read
 from stillhouse.experiments.unread import Unread
 from stillhouse.students.head import dimension_of, head_of
 from stillhouse.teachers.choosing import Chooser
@@ -69,6 +72,7 @@ class Prepared:
         summary: One line on the data; empty where preparing it has already said so.
         refit: What the plans of a refit read; None where none is asked for.
         embedding_s: Seconds that the teacher took.
+        understood: What the sources were taken for.
     """
 
     setting: Setting
@@ -77,6 +81,7 @@ class Prepared:
     summary: str = ""
     refit: Setting | None = None
     embedding_s: float = field(default=0.0, compare=False)
+    understood: tuple[Understood, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,7 @@ class Preparation:
         data: The prepared data, by `Kind.key`.
         held_out: Teacher's vectors of the texts on which stages report their loss; None where none is asked
             for.
+        understood: What the sources were taken for.
     """
 
     experiment: Experiment
@@ -133,6 +139,7 @@ class Preparation:
     test: tuple[Spec[Any], ...] = ()
     data: dict[str, Any] = field(default_factory=dict)
     held_out: AnyStore | None = None
+    understood: list[Understood] = field(default_factory=list)
     _stores: list[Store] = field(default_factory=list)
     _later: list[Callable[[], None]] = field(default_factory=list)
     _measures: list[Measure] = field(default_factory=list)
@@ -148,12 +155,23 @@ class Preparation:
             *self.experiment.student.remarks(teacher, longest),
         ):
             say(f"  {line}")
+        with recorded() as found:
+            for member in members_of(teacher):
+                if isinstance(member, VectorFiles):
+                    vectors_read(member).say()
+        self.understood += found
         return teacher
 
     @cached_property
     def lengths(self) -> tuple[int, ...]:
         """Tokens per text that each teacher reads."""
         return self.experiment.lengths(self.teacher)
+
+    def read_by_student(self, role: str) -> TokenLimit:
+        """What the student reads of a text of a role."""
+        student = self.experiment.student
+        length = student.length(self.teacher, self.experiment.common_length(self.teacher))
+        return TokenLimit(student.base(self.teacher), length, student.prompts.of(role))
 
     @cached_property
     def compute(self) -> str:
@@ -205,7 +223,9 @@ class Preparation:
         """The prepared data of a kind, prepared now if it has not been; None where there is none."""
         if kind.key not in self.data:
             value = None if kind.key in self.unread.kinds else self.experiment.get(kind)
-            self.data[kind.key] = None if value is None else value.prepare(self)
+            with recorded() as found:
+                self.data[kind.key] = None if value is None else value.prepare(self)
+            self.understood += [each for each in found if each not in self.understood]
         known: P | None = self.data[kind.key]
         return known
 
@@ -261,7 +281,8 @@ class Preparation:
         facts = self._facts()
         source = self.experiment.source
         summary = "" if source.key in self.unread.kinds else source.summary(facts)
-        return Prepared(setting, self._test_suite(), facts, summary, refit, embedding_s)
+        said = tuple(self.understood)
+        return Prepared(setting, self._test_suite(), facts, summary, refit, embedding_s, said)
 
     def sized(self) -> Prepared:
         """Read every kind, and assemble what can be counted: the teacher does not run, nothing is mined.

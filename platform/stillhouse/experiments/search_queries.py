@@ -10,6 +10,7 @@ from stillhouse.corpora.synthetic_task import Sizes, synthetic_task
 from stillhouse.evaluation.retrieval import DocSearch
 from stillhouse.experiments.kinds.collection import SEARCH, SIZES, SearchCollection
 from stillhouse.experiments.search_pool import pooled_dev
+from stillhouse.experiments.sources_read import collection_read
 from stillhouse.values.data import Collection, TableStore, TextTable
 
 if TYPE_CHECKING:
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
 
 def task_of(context: "Preparation", choice: SearchCollection) -> SearchTask | None:
     """Read the queries of a folder, or make synthetic ones; None for those of ``pydocs``."""
+    source: Any = context.experiment.source
     if choice.path:
         task = read_task(context.workspace, files_of(choice), refresh=context.refresh)
     elif choice.synthetic:
-        source: Any = context.experiment.source
         task = synthetic_task(
             context.workspace,
             source.corpus,
-            source.read_options(),
+            source.read_options(context),
             unit=choice.synthetic,
             sizes=Sizes(*(getattr(choice, name) for name in SIZES)),
             seed=choice.seed,
@@ -38,6 +39,7 @@ def task_of(context: "Preparation", choice: SearchCollection) -> SearchTask | No
     context.facts |= {"collection": task.summary}
     if task.notes:
         context.facts |= {"collection_notes": "; ".join(task.notes)}
+    collection_read(context.workspace, choice.path or source.corpus, task).say()
     return task
 
 

@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.core.errors import require
 from stillhouse.core.roles import ROLES
 from stillhouse.core.type_casts import check_types
+from stillhouse.experiments.columns import Columns
 
 if TYPE_CHECKING:
     from stillhouse.corpora.reading.corpus import ReadOptions
+    from stillhouse.experiments.preparation import Preparation
 
 PYDOCS = "pydocs"
 _OF_A_MIX = ("corpus", "share", "role")
 
 
 @dataclass(frozen=True)
-class Source:
+class Source(Columns):
     """A corpus and its share of the texts.
 
     Attributes:
@@ -28,7 +30,8 @@ class Source:
         min_words: Shortest text that is kept, in words.
         max_words: Longest text that is kept as it is, in words.
         longer: What happens to longer texts: ``drop`` leaves them out, ``cut`` keeps their first words,
-            ``pack`` makes passages of consecutive sentences, each as long as fits.
+            ``pack`` makes passages of consecutive sentences, each as long as fits; no longer than the
+            student reads, in tokens.
         encoding: Encoding of the corpus, where it is plain text.
     """
 
@@ -45,6 +48,7 @@ class Source:
     def __post_init__(self) -> None:
         """Check the ranges, and that pydocs is taken as it is."""
         check_types(self, "sentences.sources")
+        self.check_columns("sentences")
         name = "sentences.sources"
         require(bool(self.corpus), f"every one of {name} must name its corpus", corpus=self.corpus)
         require(0 <= self.share < float("inf"), f"share of {name} >= 0", corpus=self.corpus, share=self.share)
@@ -63,24 +67,27 @@ class Source:
             }
             require(not changed, "pydocs must be taken as it is: its sentences are chosen already", **changed)
 
-    def read_options(self) -> "ReadOptions":
+    def read_options(self, context: "Preparation | None" = None) -> "ReadOptions":
         """How the corpus is read; values that no text can satisfy are refused.
 
         Raises:
             BadInput: See `ReadOptions`.
         """
-        return read_options(self)
+        return read_options(self, context)
 
 
-def read_options(source: Any, **more: Any) -> "ReadOptions":
+def read_options(source: Any, context: "Preparation | None", **more: Any) -> "ReadOptions":
     """The options of a reader from the fields of experiments that say the same.
 
     Args:
         source: A value with these fields.
+        context: Knows the student, whose tokens count where texts are cut or packed; None counts words alone.
         **more: Further options.
     """
-    from stillhouse.corpora.reading.corpus import ReadOptions
+    from stillhouse.corpora.reading.corpus import DROP, ReadOptions
 
+    if context is not None and source.longer != DROP:
+        more["tokens"] = context.read_by_student(source.role)
     return ReadOptions(
         column=source.column or None,
         split_sentences=source.split or None,
@@ -88,5 +95,6 @@ def read_options(source: Any, **more: Any) -> "ReadOptions":
         max_words=source.max_words,
         encoding=source.encoding,
         longer=source.longer,
+        schema=source.schema("sentences"),
         **more,
     )

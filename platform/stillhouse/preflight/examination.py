@@ -10,6 +10,7 @@ import torch
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.core.machine import available_memory
+from stillhouse.corpora.reading.understood import recorded
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.methods import Method
 from stillhouse.preflight.bank import full_bank
@@ -58,8 +59,10 @@ def examine(
     """
     start = time.perf_counter()
     teacher = experiment.teacher.resolve()
-    planned = read(method, hp, experiment, workspace, teacher, device)
-    findings = _cheap(planned, workers)
+    with recorded() as understood:
+        planned = read(method, hp, experiment, workspace, teacher, device)
+    findings = [Finding("data", NOTE, "\n".join(each.lines()), data=each.noted()) for each in understood]
+    findings += _cheap(planned, workers)
     findings += checked("lengths", lambda: cut_texts(planned))
     findings += full_bank([planned.stage], planned.rows)
     if teacher_bytes(planned) > available_memory() and device == "cpu":

@@ -1,7 +1,8 @@
 """What a check found, how bad that is, and what to do about it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from stillhouse.core.console import warn
 
@@ -19,12 +20,14 @@ class Finding:
         level: ``error``, ``warning`` or ``note``.
         found: What was found, in whole sentences.
         remedy: What to do; empty where nothing need be done.
+        data: What a source was taken for; None for other findings.
     """
 
     check: str
     level: str
     found: str
     remedy: str = ""
+    data: Mapping[str, Any] | None = None
 
     def __str__(self) -> str:
         """``warning (prompts): … …``."""

@@ -83,6 +83,7 @@ def search_and_deliver(
     context = dataclasses.replace(context, quality=plan.dev.select if plan.dev else context.quality)
     tracker = open_tracker(workspace, folder, options.name)
     facts = {"baseline": baseline_name(options.method), **prepared.facts, **stated(options.experiment)}
+    facts |= {f"data_{at}": "\n".join(each.lines()) for at, each in enumerate(prepared.understood, 1)}
     with Observer(options.name, context, tracker, facts, plan) as observer:
         forecast = _forecast(options, context, plan, folder, slots(), _refit_plan(prepared, context, options))
         say(ahead_of_sweep(forecast))

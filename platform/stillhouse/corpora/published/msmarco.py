@@ -13,8 +13,6 @@ Ids are looked up in the ``collection.tsv`` and ``queries.train.tsv`` beside the
 texts that are named are held in memory.
 """
 
-import gzip
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +20,7 @@ from typing import Any
 
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.reading.counting import Taking
+from stillhouse.corpora.reading.rows import numbered_lines
 
 COLLECTION, QUERIES, QRELS = "collection.tsv", "queries.train.tsv", "qrels.train.tsv"
 ID_TRIPLES, TRIPLES = "qidpidtriples", "triples"
@@ -163,20 +162,6 @@ def _named(file: Path, names: set[str]) -> dict[str, str]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    try:
-        yield from _filled_lines(path)
-    except (OSError, EOFError, zlib.error) as error:
-        raise BadInput(f"{path} must be readable, but reading it failed: {error}.") from None
-
-
-def _filled_lines(path: Path) -> Iterator[tuple[int, str]]:
-    with gzip.open(path, "rb") if path.name.endswith(".gz") else path.open("rb") as file:
-        for at, line in enumerate(file, start=1):
-            try:
-                text = line.decode("utf-8").rstrip("\r\n")
-            except UnicodeDecodeError as error:
-                raise BadInput(
-                    f"{path}, line {at}: must be UTF-8, but has {error.reason} at byte {error.start}."
-                ) from None
-            if text.strip():
-                yield at, text
+    for at, line in numbered_lines(path):
+        if line.strip():
+            yield at, line.rstrip("\r\n")

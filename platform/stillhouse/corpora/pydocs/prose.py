@@ -69,7 +69,7 @@ def plain(text: str) -> str:
 def sentences(paragraph: str) -> list[str]:
     """Split a marked-up paragraph into sentences, including unreadable ones."""
     text = plain(paragraph).replace(_UNREADABLE, "⟨⟩")
-    return [part for sentence in split_sentences(text) for part in _MISSED_END.split(sentence)]
+    return [part for sentence in split_sentences(text, "en") for part in _MISSED_END.split(sentence)]
 
 
 def readable(sentence: str) -> bool:

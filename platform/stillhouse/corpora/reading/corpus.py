@@ -10,18 +10,26 @@ import glob
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.redaction import remember
+from stillhouse.core.tokenizing import cached_tokenizer
 from stillhouse.corpora.published.msmarco import text_files
 from stillhouse.corpora.reading import formats
 from stillhouse.corpora.reading.counting import Taking
+from stillhouse.corpora.reading.languages import NAMES, WITHOUT_BLANKS, recognised
 from stillhouse.corpora.reading.rows import TABLES, Table, hub_table, open_table, table_kind, without_packing
+from stillhouse.corpora.reading.schema import Schema
 from stillhouse.corpora.reading.sentences import clean, cut, dedup_key, passages, split_sentences
+from stillhouse.corpora.reading.understood import Reading
 from stillhouse.corpora.tables import Rejected
+from stillhouse.values.data import Model
 
+_LOOKED_AT = 200
+"""Texts by which the language is recognised."""
 _REMOTE = ("s3://", "gs://", "file://")
 _HUB = "hf:"
 _OPTIONS = re.compile(r"\?[a-z_]+=[^?&*\[\]]*(&[a-z_]+=[^?&*\[\]]*)*$")
@@ -36,6 +44,29 @@ LONGER = (DROP, CUT, PACK)
 """What may happen to texts with more words than ``max_words``."""
 
 
+TEXTS = Schema(owner="sentences")
+
+
+@dataclass(frozen=True)
+class TokenLimit:
+    """What a model reads of a text.
+
+    Attributes:
+        tokenizer: The model.
+        max_length: Tokens per text, prompt and special tokens among them.
+        prompt: What stands before every text.
+    """
+
+    tokenizer: Model
+    max_length: int
+    prompt: str = ""
+
+    def __call__(self, text: str) -> bool:
+        """Whether the model reads the whole text."""
+        tokenizer = cached_tokenizer(Path(self.tokenizer.path), self.max_length)
+        return int(tokenizer.whole_lengths([self.prompt + text])[0]) <= self.max_length
+
+
 @dataclass(frozen=True)
 class ReadOptions:
     """How a corpus is read; part of the identity of the result.
@@ -47,12 +78,16 @@ class ReadOptions:
         min_characters: Shorter texts are quarantined.
         max_characters: Longer texts are quarantined.
         min_words: Texts with fewer words are quarantined.
-        max_words: Texts with more words are quarantined, unless ``longer`` says otherwise.
+        max_words: Texts with more words are quarantined, unless ``longer`` says otherwise. Limits in words
+            are refused for text of a language without blanks between words.
         deduplicate: Keep only the first of equal texts.
         limit: Number of usable texts to take, see `counting`; None takes everything.
         encoding: Encoding of text files.
-        longer: What happens to texts with more than ``max_words`` words: ``drop`` quarantines them, ``cut``
-            keeps their first words, ``pack`` makes passages of consecutive sentences, each as long as fits.
+        longer: What happens to texts with more than ``max_words`` words or more tokens than a model reads:
+            ``drop`` quarantines the former, ``cut`` keeps the beginning that fits, ``pack`` makes passages of
+            consecutive sentences, each as long as fits.
+        tokens: What the model reads; None lets words alone count.
+        schema: The columns, rows, delimiter, header and language.
     """
 
     column: str | None = None
@@ -65,6 +100,8 @@ class ReadOptions:
     limit: int | None = None
     encoding: str = "utf-8"
     longer: str = field(default=DROP, metadata={"identity": "unless_default"})
+    tokens: TokenLimit | None = field(default=None, metadata={"identity": "unless_default"})
+    schema: Schema = field(default=TEXTS, metadata={"identity": "unless_default"})
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -102,6 +139,7 @@ def read_texts(
     options: ReadOptions,
     taking: Taking[str | Rejected] | None = None,
     check: Check = str,
+    reading: Reading | None = None,
 ) -> Iterator[str | Rejected]:
     """Read the texts of a corpus: files sorted by name, rows in the order of the file unless some are drawn.
 
@@ -110,6 +148,7 @@ def read_texts(
         options: How to read it.
         taking: Counts the rows; None takes what the options say.
         check: Rejects texts before they are packed or cut; see `Barrier.checking`.
+        reading: Learns what the source is taken for.
 
     Yields:
         Cleaned texts within the limits, and `Rejected` rows.
@@ -117,7 +156,8 @@ def read_texts(
     Raises:
         BadInput: If the source is missing, empty, unreadable or in another encoding, or lacks the column.
     """
-    yield from (taking or taking_of(source, options)).of(_all_texts(source, options, check), _key)
+    texts = _all_texts(source, options, check, reading or Reading(source))
+    yield from (taking or taking_of(source, options)).of(texts, _key)
 
 
 def taking_of(source: str, options: ReadOptions) -> Taking[str | Rejected]:
@@ -125,11 +165,28 @@ def taking_of(source: str, options: ReadOptions) -> Taking[str | Rejected]:
     return Taking(options.limit, stream=hub_name(source) is not None, distinct=options.deduplicate)
 
 
-def _all_texts(source: str, options: ReadOptions, check: Check) -> Iterator[str | Rejected]:
-    for raw, running_text in _raw_texts(source, options):
-        texts = [raw] if isinstance(raw, Rejected) else _texts_of(raw, running_text, options, check)
+def _all_texts(source: str, options: ReadOptions, check: Check, reading: Reading) -> Iterator[str | Rejected]:
+    raw_texts = _raw_texts(source, options, reading)
+    first = list(islice(raw_texts, _LOOKED_AT))
+    language = options.schema.language or recognised(raw for raw, _ in first if isinstance(raw, str))
+    reading.language = language
+    words = (options.min_words, options.max_words) != (1, ReadOptions.max_words)
+    require(
+        not words or language not in WITHOUT_BLANKS,
+        f"a limit in words must be of text with blanks between its words, but {source} is in "
+        f"{NAMES.get(language)}",
+        remedy="Leave out min_words and max_words: longer=pack and longer=cut count tokens as well.",
+        min_words=options.min_words,
+        max_words=options.max_words,
+    )
+    for raw, running_text in chain(first, raw_texts):
+        reading.rows += 1
+        texts = [raw] if isinstance(raw, Rejected) else _texts_of(raw, running_text, options, language, check)
         for text in texts:
-            yield text if isinstance(text, Rejected) else _outside(text, options) or text
+            bad = text if isinstance(text, Rejected) else _outside(text, options)
+            if bad is None:
+                reading.examples.setdefault("text", str(text))
+            yield bad or text
 
 
 def _key(text: str | Rejected) -> bytes | None:
@@ -220,12 +277,13 @@ def hub_name(source: str) -> tuple[str, str | None, str] | None:
     return name, config or None, split or "train"
 
 
-def source_tables(source: str, kind: str) -> Iterator[Table]:
+def source_tables(source: str, kind: str, schema: Schema) -> Iterator[Table]:
     """Open the files of a source with columns, one after the other.
 
     Args:
         source: See `read_texts`.
         kind: What the source is, for messages.
+        schema: Delimiter and header, where they are stated.
 
     Raises:
         BadInput: There is no file, or one of another form.
@@ -239,31 +297,39 @@ def source_tables(source: str, kind: str) -> Iterator[Table]:
         if not form:
             raise BadInput(f"a {kind} must be one of {', '.join(TABLES)}, but got {file.path}. Convert it.")
         if file.size:
-            yield open_table(system, file.path, form)
+            yield open_table(system, file.path, form, "utf-8", schema.delimiter, schema.header)
 
 
-def _raw_texts(source: str, options: ReadOptions) -> Iterator[tuple[str | Rejected, bool]]:
+def _raw_texts(source: str, options: ReadOptions, reading: Reading) -> Iterator[tuple[str | Rejected, bool]]:
     """Read texts as they are in the source, with whether they are running text."""
+    how = (options.column, options.schema, reading)
     if (hub := hub_name(source)) is not None:
-        for text in formats.fields(hub_table(source, *hub), source, options.column):
+        for text in formats.fields(hub_table(source, *hub), source, *how):
             yield text, False
         return
     system, files = list_files(source)
     for file in files:
         if file.size:
-            yield from formats.read_file(system, file.path, options.column, options.encoding)
+            yield from formats.read_file(system, file.path, options.encoding, *how)
 
 
-def _texts_of(raw: str, running_text: bool, options: ReadOptions, check: Check) -> Iterator[str | Rejected]:
+def _texts_of(
+    raw: str, running_text: bool, options: ReadOptions, language: str, check: Check
+) -> Iterator[str | Rejected]:
     """Split a text, check what it says, and cut or pack it, as the options say."""
+
+    def fits(text: str) -> bool:
+        few = text.count(" ") < options.max_words
+        return few and (options.tokens is None or options.tokens(text))
+
     pack = options.longer == PACK
     split = running_text if options.split_sentences is None else options.split_sentences
-    for text in (split_sentences(raw) or [""]) if split and not pack else [clean(raw)]:
+    for text in (split_sentences(raw, language) or [""]) if split and not pack else [clean(raw)]:
         checked = check(text)
         if pack and isinstance(checked, str):
-            yield from passages(checked, options.max_words) or [""]
+            yield from passages(checked, fits, language) or [""]
         elif options.longer == CUT and isinstance(checked, str):
-            yield cut(checked, options.max_words)
+            yield cut(checked, fits)
         else:
             yield checked
 

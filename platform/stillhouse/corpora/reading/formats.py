@@ -1,18 +1,15 @@
 """File formats of a corpus: detecting the format of a file, and reading its texts."""
 
 import codecs
-import gzip
-import io
 import re
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from stillhouse.core.errors import BadInput, nearest
 from stillhouse.corpora.published.msmarco import has_texts
 from stillhouse.corpora.reading.rows import (
     Table,
+    compression,
     decoded,
     missing,
     open_bytes,
@@ -21,6 +18,8 @@ from stillhouse.corpora.reading.rows import (
     readable,
     table_kind,
 )
+from stillhouse.corpora.reading.schema import Schema
+from stillhouse.corpora.reading.understood import Reading
 from stillhouse.corpora.tables import Rejected
 
 _SNIFFED = 65_536
@@ -42,15 +41,17 @@ def check_encoding(encoding: str) -> None:
 
 
 def read_file(
-    system: Any, path: str, column: str | None, encoding: str
+    system: Any, path: str, encoding: str, column: str | None, schema: Schema, reading: Reading
 ) -> Iterator[tuple[str | Rejected, bool]]:
     """Read the texts of one file, with whether they are running text.
 
     Args:
         system: A pyarrow file system.
-        path: A file on it, plain or gzipped.
-        column: Field with the text; None takes the usual one.
+        path: A file on it, plain or compressed.
         encoding: Encoding of a text file.
+        column: Field with the text; None takes the usual one.
+        schema: What else is stated of the columns.
+        reading: Learns what the file is taken for.
 
     Raises:
         BadInput: If the file is unreadable or in another encoding, or lacks the column.
@@ -59,26 +60,51 @@ def read_file(
         try:
             kind = _kind(system, path, encoding)
             if kind in _TEXTS:
-                texts = _TEXTS[kind](open_text(system, path, encoding), path, column)
+                texts = _lines_of(system, path, kind, encoding, column or schema.columns, reading)
             else:
-                texts = fields(open_table(system, path, kind, encoding), path, column)
+                table = open_table(system, path, kind, encoding, schema.delimiter, schema.header)
+                texts = fields(table, path, column, schema, reading)
             for text in texts:
-                yield decoded(text, encoding), kind == "wiki"
+                yield text if isinstance(text, Rejected) else decoded(text, encoding), kind == "wiki"
         except UnicodeError as error:
             raise BadInput(f"{path} must be {encoding} text, but is not: {error}. {_GIVE_ENCODING}") from None
 
 
-def fields(table: Table, path: str, column: str | None) -> Iterator[str | Rejected]:
+def fields(
+    table: Table, path: str, column: str | None, schema: Schema, reading: Reading
+) -> Iterator[str | Rejected]:
     """Read the column with the text."""
+    stated = schema.stated(table.columns, path) if table.columns else {}
     if not table.columns:
         picked = column or _USUAL_COLUMNS[0]
     else:
-        picked = pick_column(table.columns, column, path)
+        picked = pick_column(table.columns, column or next(iter(stated.get("text", [])), None), path)
     kind = str(table.types.get(picked, "string"))
     if "string" not in kind or kind.startswith(("list", "struct", "map")):
         raise BadInput(f"column {picked} of {path} must hold text, but has the type {kind}.")
-    for _, row in table.rows(picked):
+    unused = [name for name in table.columns if name != picked]
+    reading.opened(table.form, {"text": picked}, unused, table.notes)
+    guessed = picked not in (column, *stated.get("text", []), *_USUAL_COLUMNS)
+    for where, row in schema.rows(table, picked):
+        if guessed and not isinstance(row, Rejected) and not row.keys().isdisjoint(_USUAL_COLUMNS):
+            raise BadInput(
+                f"{where} has the columns {', '.join(row)}, but those before it have {picked} alone. "
+                "Say which one holds the text (column)."
+            )
         yield row if isinstance(row, Rejected) else field(row, picked)
+
+
+def _lines_of(
+    system: Any, path: str, kind: str, encoding: str, column: str, reading: Reading
+) -> Iterator[str | Rejected]:
+    """Read the texts of a file without columns."""
+    names = {"text": "text, one per line", "wiki": "WikiExtractor", "marco": "an id and a text per line"}
+    if column:
+        raise BadInput(f"{path} is {names[kind]}, and has no column {column!r}. Omit the column.")
+    packing = compression(system, path)
+    reading.opened(f"{names[kind]} ({packing})" if packing else names[kind], {"text": "line"})
+    with open_text(system, path, encoding) as stream:
+        yield from _TEXTS[kind](stream)
 
 
 def pick_column(columns: Sequence[str], column: str | None, path: str) -> str:
@@ -98,15 +124,13 @@ def pick_column(columns: Sequence[str], column: str | None, path: str) -> str:
             near = nearest(column, [str(name) for name in columns])
             raise BadInput(f"{path} has no column {column!r}. Its columns: {names}. {near}")
         return column
-    for usual in _USUAL_COLUMNS:
-        if usual in columns:
-            return usual
-    if len(columns) != 1:
+    usual = [name for name in _USUAL_COLUMNS if name in columns] or list(columns)
+    if len(usual) != 1:
         raise BadInput(
             f"{path} must have one column, or one named text, but has {names or 'none'}. Say which one holds "
             "the text (column)."
         )
-    return columns[0]
+    return usual[0]
 
 
 def field(row: Mapping[str, Any], column: str) -> str | Rejected:
@@ -115,20 +139,6 @@ def field(row: Mapping[str, Any], column: str) -> str | Rejected:
     if missing(value):
         return Rejected(str(dict(row)), f"no {column}")
     return value if isinstance(value, str) else Rejected(repr(value), f"{column} is not text")
-
-
-def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Read the lines of a UTF-8 text file, plain or gzipped by its name, with their numbers from 1.
-
-    Raises:
-        BadInput: If it is not UTF-8, cut, or cannot be read.
-    """
-    opened = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opened(path, "rt", encoding="utf-8-sig", newline="\n") as lines:
-            yield from enumerate(lines, start=1)
-    except (UnicodeDecodeError, EOFError, OSError, zlib.error) as error:
-        raise BadInput(f"{path} must be complete UTF-8 text, but reading it failed: {error}.") from None
 
 
 def _kind(system: Any, path: str, encoding: str) -> str:
@@ -162,40 +172,33 @@ def _kind(system: Any, path: str, encoding: str) -> str:
     return "JSON" if start.startswith(('{"', '[{"')) else "text"
 
 
-def _lines(stream: io.TextIOWrapper, path: str, column: str | None) -> Iterator[str | Rejected]:
-    if column is not None:
-        raise BadInput(f"{path} is a text file and has no column {column!r}. Omit the column.")
-    with stream:
-        for line in stream:
-            yield line.rstrip("\n")
+def _lines(stream: Iterable[str]) -> Iterator[str | Rejected]:
+    for line in stream:
+        yield line.rstrip("\n")
 
 
-def _marco(stream: io.TextIOWrapper, path: str, column: str | None) -> Iterator[str | Rejected]:
+def _marco(stream: Iterable[str]) -> Iterator[str | Rejected]:
     """Read the texts of lines with an id and a text."""
-    if column is not None:
-        raise BadInput(f"{path} has an id and a text per line and no column {column!r}. Omit the column.")
-    with stream:
-        for line in stream:
-            _, tab, text = line.rstrip("\n").partition("\t")
-            yield text if tab else Rejected(line.rstrip("\n"), "no tab after the id")
+    for line in stream:
+        _, tab, text = line.rstrip("\n").partition("\t")
+        yield text if tab else Rejected(line.rstrip("\n"), "no tab after the id")
 
 
-def _wiki(stream: io.TextIOWrapper, path: str, column: str | None) -> Iterator[str | Rejected]:
+def _wiki(stream: Iterable[str]) -> Iterator[str | Rejected]:
     """Read paragraphs without the tags and the title, which WikiExtractor repeats in the first line."""
     title = ""
-    with stream:
-        for line in stream:
-            text = line.strip()
-            if match := _DOC.match(text):
-                found = _TITLE.search(match.group())
-                title = found.group(1) if found else ""
-            elif text == title:
-                title = ""
-            elif text and text != "</doc>":
-                yield text
+    for line in stream:
+        text = line.strip()
+        if match := _DOC.match(text):
+            found = _TITLE.search(match.group())
+            title = found.group(1) if found else ""
+        elif text == title:
+            title = ""
+        elif text and text != "</doc>":
+            yield text
 
 
-_TEXTS: dict[str, Callable[[io.TextIOWrapper, str, str | None], Iterator[str | Rejected]]] = {
+_TEXTS: dict[str, Callable[[Iterable[str]], Iterator[str | Rejected]]] = {
     "text": _lines,
     "wiki": _wiki,
     "marco": _marco,

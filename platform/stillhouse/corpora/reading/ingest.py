@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.artifacts import Workspace, locked, read_json, read_manifest
-from stillhouse.core.console import Progress, say
+from stillhouse.core.console import Progress
 from stillhouse.core.identity import canonical, fingerprint
 from stillhouse.core.notes import has_note, write_note
 from stillhouse.core.redaction import redacted
@@ -22,14 +22,14 @@ from stillhouse.corpora.reading.corpus import (
     taking_of,
 )
 from stillhouse.corpora.reading.counting import Taking
-from stillhouse.corpora.reading.understood import Understood, restored
+from stillhouse.corpora.reading.understood import Reading, Understood, restored
 from stillhouse.corpora.tables import QUARANTINE, Rejected, write_texts
 from stillhouse.values.data import Examples, Given, TextTable
 
 if TYPE_CHECKING:
     from stillhouse.corpora.barrier import Barrier
 
-VERSION = 2
+VERSION = 3
 SMALL_BYTES = 50_000_000
 """Files of a corpus that are read in seconds."""
 _FEW_TEXTS = 50_000
@@ -62,20 +62,21 @@ def ingest(
     label, note = _noted(workspace, source, files, options, barrier)
     with locked(note.with_suffix(".lock")):
         if not refresh and (found := _remembered(workspace, note, label)) is not None:
+            say_again(read_json(note))
             if barrier is not None:
                 barrier.report("texts", read_json(note).get("left_out", {}))
             return found
         origin = {"source": source, "files": len(files), "options": canonical(options)}
-        taking = taking_of(source, options)
+        taking, reading = taking_of(source, options), Reading(label, skipped=skipped_files(source))
         left_out = Counter[str]()
-        read = read_texts(source, options, taking, barrier.checking(left_out) if barrier else str)
+        check = barrier.checking(left_out) if barrier else str
+        read = read_texts(source, options, taking, check, reading)
         texts = _counted(read, Progress(f"reading {label}", "rows"))
         table = write_texts(workspace, label, texts, deduplicate=options.deduplicate, origin=origin)
-        write_note(note, {"table": table.sha256, "label": label, **origin, "left_out": left_out})
-        _report(workspace.path(table), label, taking)
-        if skipped := skipped_files(source):
-            more = f" and {len(skipped) - 5:,} more" if len(skipped) > 5 else ""
-            say(f"    skipped: {', '.join(skipped[:5])}{more}")
+        understood = _understood(workspace.path(table), reading, taking)
+        understood.say()
+        noted = {"left_out": left_out, "understood": understood.noted()}
+        write_note(note, {"table": table.sha256, "label": label, **origin, **noted})
         if barrier is not None:
             barrier.report("texts", left_out)
     return table
@@ -140,12 +141,20 @@ def read_once(
         noted = read_json(note) if has_note(note) and not refresh else None
         known = restore_examples(workspace, noted) if noted else None
         if known is not None and noted is not None:
-            if "understood" in noted:
-                restored(noted["understood"]).say()
+            say_again(noted)
             return known
         made, understood = read()
+        if understood is not None:
+            understood.say()
         write_note(note, describe_examples(made) | ({"understood": understood.noted()} if understood else {}))
         return made
+
+
+def say_again(noted: Mapping[str, Any]) -> None:
+    """Say what a source was taken for when it was read."""
+    found = noted.get("understood") or []
+    for each in found if isinstance(found, list) else [found]:
+        restored(each).say()
 
 
 def _files(source: str) -> list[SourceFile]:
@@ -173,22 +182,15 @@ def _counted(texts: Iterator[str | Rejected], progress: Progress) -> Iterator[st
         yield text
 
 
-def _report(folder: Path, label: str, taking: Taking[Any]) -> None:
-    """Print how many rows were read, taken, kept and dropped."""
+def _understood(folder: Path, reading: Reading, taking: Taking[Any]) -> Understood:
+    """What a corpus was taken for, with the rows of its table."""
     found = read_manifest(folder)
-    aside = f"{found['quarantined']:,} set aside"
-    if "not utf-8" in found["quarantine_reasons"]:
-        aside += ", some of it not UTF-8: give --encoding if that is another encoding"
-    where = f" (reasons in {folder / QUARANTINE})" if found["quarantined"] else ""
-    if taking.partial:
-        kept = taking.said(found["rows"])
-    else:
-        repeated = taking.read - taking.taken
-        kept = (
-            f"{found['input_rows'] + repeated:,} rows read, {found['rows']:,} kept, "
-            f"{found['duplicates'] + repeated:,} duplicates"
-        )
-    say(f"  {label}: {kept}, {aside}{where}")
+    reading.aside.update(found["quarantine_reasons"])
+    note = [f"reasons in {folder / QUARANTINE}"] if found["quarantined"] else []
+    note += ["if it is in another encoding, give --encoding"] if "not utf-8" in reading.aside else []
+    texts = taking.read + sum(reading.aside.values())
+    made = [f"{reading.rows:,} rows make {texts:,} texts"] if texts != reading.rows else []
+    return reading.understood(found["rows"], taking, found["duplicates"], note="; ".join([*made, *note]))
 
 
 def _remembered(workspace: Workspace, note: Path, label: str) -> TextTable | None:

@@ -7,7 +7,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -21,26 +21,27 @@ from stillhouse.corpora.reading.corpus import hub_name, list_files, skipped_file
 from stillhouse.corpora.reading.counting import Spool, Taking, distinct, in_blocks
 from stillhouse.corpora.reading.forms import FORMS, without_scores
 from stillhouse.corpora.reading.ingest import corpus_label, note_path, read_once
-from stillhouse.corpora.reading.meaning import (
+from stillhouse.corpora.reading.languages import recognised
+from stillhouse.corpora.reading.rows import Row, Table, is_unicode
+from stillhouse.corpora.reading.schema import (
     CONTRADICTION,
     ENTAILMENT,
     NAMED,
     NEUTRAL,
     UNUSED,
     Labels,
-    Meaning,
-    is_positive,
+    Schema,
     roles,
     value_of,
 )
-from stillhouse.corpora.reading.rows import Row, Table, is_unicode
 from stillhouse.corpora.reading.sentences import clean
-from stillhouse.corpora.reading.understood import Understood
+from stillhouse.corpora.reading.understood import Reading, Understood
 from stillhouse.corpora.tables import ColumnWriter, Rejected, write_rows
 from stillhouse.values.data import Examples
 
 VERSION = 4
 _KIND = "file of labelled text"
+_LOOKED_AT = 200
 _AT_ONCE = 16_384
 """Rows whose texts are numbered at once."""
 
@@ -55,7 +56,7 @@ def read_labelled(
     negatives: int = 0,
     limit: int | None = None,
     refresh: bool = False,
-    meaning: Meaning = NAMED,
+    schema: Schema = NAMED,
 ) -> Examples:
     """Read labelled text as examples, at the first call and again when a file or an option has changed.
 
@@ -72,7 +73,7 @@ def read_labelled(
             aside. 0 takes none.
         limit: Number of rows to take, see `counting`; None takes all.
         refresh: Ignore the cache and read it again.
-        meaning: The columns and labels whose names do not tell it.
+        schema: The columns and labels whose names do not tell it.
 
     Returns:
         ``query``, ``passage`` and, if the source has them and K > 0, ``negatives``, (N, K), which are rows of
@@ -86,7 +87,7 @@ def read_labelled(
         files = [found for path in marco.files for found in list_files(str(path))[1]]
     else:
         files = [] if hub_name(source) else list_files(source, _KIND)[1]
-    options = {"negatives": negatives, "limit": limit or 0, "meaning": meaning}
+    options = {"negatives": negatives, "limit": limit or 0, "schema": schema}
     note = note_path(workspace, "labelled", {"version": VERSION, "source": source, "files": files, **options})
 
     def read() -> tuple[Examples, Understood]:
@@ -94,31 +95,26 @@ def read_labelled(
         stream = hub_name(source) is not None or (marco is not None and marco.has_negatives)
         taking, ids = Taking[Triple | Rejected](limit, stream=stream), Taking[Any](limit, stream=stream)
         if marco is None:
-            tables = source_tables(source, _KIND)
+            tables = source_tables(source, _KIND, schema)
         else:
             rows = marco.rows(ids, negatives=negatives > 0)
-            form = "MS MARCO's files"
             columns = ["query", "passage", *(["negative"] if marco.has_negatives else [])]
-            tables = iter([Table(form, columns, lambda _: ((source, row) for row in rows))])
-        reading = _Reading(source, negatives, meaning)
+            tables = iter([Table("MS MARCO's files", columns, lambda _: ((source, row) for row in rows))])
+        reading = _Reading(source, negatives, schema)
         by_ids = marco is not None and bool(marco.texts)
         triples = reading.kept(tables, Taking(0) if by_ids else taking)
-        understood = reading.understood(triples, ids if by_ids else taking)
-        understood.say()
+        understood = reading.of_triples(triples, ids if by_ids else taking)
         return write_triples(workspace, source, triples, given=bool(next(iter(triples))[2])), understood
 
     return read_once(workspace, note, read, refresh=refresh)
 
 
-class _Reading:
+class _Reading(Reading):
     """The rows of a source on their way to triples, and how many of them went where."""
 
-    def __init__(self, source: str, negatives: int, meaning: Meaning) -> None:
-        self._source, self._negatives, self._meaning = source, negatives, meaning
-        self._forms: dict[str, None] = {}
-        self._roles: dict[str, str] = {}
-        self._unused: list[str] = []
-        self._aside = Counter[str]()
+    def __init__(self, source: str, negatives: int, schema: Schema) -> None:
+        super().__init__(corpus_label(source), schema.language, skipped_files(source))
+        self._source, self._negatives, self._schema = source, negatives, schema
         self._rows = 0
 
     def kept(self, tables: Iterable[Table], taking: Taking[Triple | Rejected]) -> Spool[Triple]:
@@ -132,7 +128,7 @@ class _Reading:
         def usable() -> Iterator[Triple]:
             for row in taking.of(self._triples(tables), key):
                 if isinstance(row, Rejected):
-                    self._aside[row.reason] += 1
+                    self.aside[row.reason] += 1
                 else:
                     yield row
 
@@ -140,49 +136,37 @@ class _Reading:
         if not self._rows:
             raise BadInput(f"labelled text must not be empty, but {self._source} is.")
         if not kept:
+            reasons = ", ".join(f"{number:,} {reason}" for reason, number in self.aside.most_common())
             raise BadInput(
                 f"labelled text must have at least one usable row, but of the {self._rows:,} rows of "
-                f"{self._source} none is: {self._said_aside()} (negatives={self._negatives}). Check the "
+                f"{self._source} none is: {reasons} (negatives={self._negatives}). Check the "
                 "columns and labels, or lower --negatives."
             )
         return kept
 
-    def understood(self, kept: Spool[Triple], taking: Taking[Any]) -> Understood:
-        """Say where the rows went: read = kept + duplicates + not used + set aside."""
-        if taking.partial:
-            rows = taking.said(len(kept), "labelled rows")
-        else:
-            made = taking.taken or len(kept)
-            unit = "" if made + sum(self._aside.values()) == self._rows else f" make {made:,} pairs"
-            rows = f"{self._rows:,} rows read{unit}: {len(kept):,} kept, {made - len(kept):,} duplicates"
-        rows += ", " + self._said_aside()
+    def of_triples(self, kept: Spool[Triple], taking: Taking[Any]) -> Understood:
+        """Say where the rows went."""
         query, passage, hard = next(iter(kept))
-        texts = {"query": query, "passage": passage, "negatives": hard[0] if hard else ""}
-        label, form = corpus_label(self._source), " and ".join(self._forms)
-        skipped = tuple(skipped_files(self._source))
-        return Understood(label, form, rows, self._roles, tuple(self._unused), skipped, texts)
-
-    def _said_aside(self) -> str:
-        if not self._aside:
-            return "0 set aside"
-        return ", ".join(f"{number:,} {reason}" for reason, number in self._aside.most_common())
+        self.examples |= {"query": query, "passage": passage, "negatives": hard[0] if hard else ""}
+        first = (row[:2] for row in islice(kept, _LOOKED_AT))
+        self.language = self.language or recognised(chain.from_iterable(first))
+        made = (taking.read or len(kept)) + sum(self.aside.values())
+        note = "" if made == self._rows else f"they make {made - sum(self.aside.values()):,} pairs"
+        return self.understood(len(kept), taking, taking.taken - len(kept), rows=self._rows, note=note)
 
     def _triples(self, tables: Iterable[Table]) -> Rows:
-        inference = _Inference(self._meaning, self._source, self._negatives)
+        inference = _Inference(self._schema, self._source, self._negatives, self.labels)
         for table in tables:
-            self._forms.setdefault(table.form)
             known = all(is_unicode(name) for name in table.columns)
             require(known, "the names of columns must be text of the file's encoding", source=self._source)
             formed = next((name for name in FORMS if name in table.columns), "")
             if formed or not table.columns:
-                self._roles |= {"query": "query", "passage": formed} if formed else {}
+                self.opened(table.form, {"query": "query", "passage": formed} if formed else {})
                 yield from self._each(table, self._formed)
                 continue
-            named = roles(table.columns, self._meaning, self._source)
-            self._roles |= {
-                role: ", ".join(names) for role, names in named.items() if names and role != UNUSED
-            }
-            self._unused += [name for name in named[UNUSED] if name not in self._unused]
+            named = roles(table.columns, self._schema, self._source)
+            shown = {role: ", ".join(names) for role, names in named.items() if names and role != UNUSED}
+            self.opened(table.form, shown, named[UNUSED], table.notes)
             if named["label"]:
                 yield from self._each(table, partial(inference.add, table=table, named=named))
             else:
@@ -190,19 +174,17 @@ class _Reading:
         yield from inference.triples()
 
     def _each(self, table: Table, parse: Callable[[Row, str], Rows]) -> Rows:
-        for where, row in table.rows(None):
+        for where, row in self._schema.rows(table):
             if isinstance(row, Rejected):
                 if row.reason != "empty":
                     self._rows += 1
                     yield row
                 continue
             self._rows += 1
-            if not is_unicode(json.dumps(row, ensure_ascii=False, default=str)):
-                yield Rejected("", "not Unicode")
-            elif is_positive(row, self._meaning, table):
+            if is_unicode(json.dumps(row, ensure_ascii=False, default=str)):
                 yield from parse(row, where)
             else:
-                yield Rejected("", f"not {self._meaning.positive} (not used)")
+                yield Rejected("", "not Unicode")
 
     def _formed(self, row: Row, where: str) -> Rows:
         for query, passage, hard in without_scores(row, where):
@@ -227,14 +209,16 @@ class _Reading:
 class _Inference:
     """Pairs of natural language inference: each entailment of a premise with its contradictions in turn."""
 
-    def __init__(self, meaning: Meaning, source: str, negatives: int) -> None:
-        self._labels, self._negatives = Labels(meaning, source), negatives
+    def __init__(self, schema: Schema, source: str, negatives: int, counts: Counter[str]) -> None:
+        self._labels, self._negatives, self._counts = Labels(schema, source), negatives, counts
         self._premises: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
 
     def add(self, row: Row, _: str, *, table: Table, named: Mapping[str, Sequence[str]]) -> Rows:
         """Hold a row; yield it where no pair comes of it."""
         query, passage, label = (named[role][0] for role in ("query", "passage", "label"))
-        kind = self._labels.of(value_of(row, label, table))
+        given = value_of(row, label, table)
+        kind = self._labels.of(given)
+        self._counts[given if kind in ("", given.lower()) else f"{given} ({kind})"] += 1
         premise, text = _text(row.get(query)), _text(row.get(passage))
         if not premise or not text or not kind:
             yield Rejected(premise, "without label" if premise and text else "without a sentence")

@@ -12,10 +12,13 @@ import json
 import lzma
 import re
 import sys
+import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import BadInput
@@ -46,6 +49,7 @@ class Table:
         rows: Reads its rows, each with where it stands; given a column, possibly that alone.
         names: Names of numbers, by column.
         types: Types of columns, of Parquet and Arrow.
+        notes: What is counted while it is read, in words.
     """
 
     form: str
@@ -53,6 +57,7 @@ class Table:
     rows: Callable[[str | None], Iterator[tuple[str, Row | Rejected]]]
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
     types: Mapping[str, Any] = field(default_factory=dict)
+    notes: Counter[str] = field(default_factory=Counter)
 
 
 def without_packing(path: str) -> str:
@@ -90,16 +95,30 @@ def open_text(system: Any, path: str, encoding: str) -> io.TextIOWrapper:
     return io.TextIOWrapper(open_bytes(system, path), name, "surrogateescape", newline=None)
 
 
-def decoded(text: str | Rejected, encoding: str) -> str | Rejected:
-    """Return a text read by `open_text`, or reject it if it has undecodable bytes."""
-    if isinstance(text, str) and not text.isascii() and any("\udc80" <= c <= "\udcff" for c in text):
-        return Rejected(text, f"not {encoding}")
-    return text
-
-
 def is_unicode(text: str) -> bool:
     """Whether a text has no lone surrogate: undecodable bytes become some, and JSON can spell them."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def decoded(text: str, encoding: str) -> str | Rejected:
+    """Return a text read by `open_text`, or reject it if it has undecodable bytes."""
+    return text if is_unicode(text) else Rejected(text, f"not {encoding}")
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Read the lines of a local UTF-8 text file, plain or compressed, with their numbers from 1.
+
+    Raises:
+        BadInput: It is not UTF-8, cut, or cannot be read; the message names the line.
+    """
+    from pyarrow import fs
+
+    with readable(str(path), "complete"), open_text(fs.LocalFileSystem(), str(path), "utf-8") as lines:
+        lines.reconfigure(newline="\n")
+        for number, line in enumerate(lines, start=1):
+            if not is_unicode(line):
+                raise BadInput(f"{path}, line {number}: must be UTF-8, but is not.")
+            yield number, line
 
 
 def missing(value: Any) -> bool:
@@ -108,17 +127,22 @@ def missing(value: Any) -> bool:
 
 
 @contextmanager
-def readable(path: str, what: str = "") -> Iterator[None]:
-    """Turn what a broken file raises into bad input."""
+def readable(path: str, what: str = "", row: Callable[[], int] | None = None) -> Iterator[None]:
+    """Turn what a broken file raises into bad input, which names the last row that could be read."""
     import pyarrow as pa
 
     try:
         yield
-    except (OSError, EOFError, lzma.LZMAError, pa.ArrowException) as error:
-        raise BadInput(f"{path} must be {what or 'readable'}, but reading it failed: {error}.") from error
+    except (OSError, EOFError, lzma.LZMAError, zlib.error, pa.ArrowException) as error:
+        after = f" after row {row():,}" if row is not None else ""
+        raise BadInput(
+            f"{path} must be {what or 'readable'}, but reading it failed{after}: {error}."
+        ) from error
 
 
-def open_table(system: Any, path: str, kind: str, encoding: str = "utf-8") -> Table:
+def open_table(
+    system: Any, path: str, kind: str, encoding: str, delimiter: str = "", header: str = ""
+) -> Table:
     """Open a file with columns.
 
     Args:
@@ -126,17 +150,37 @@ def open_table(system: Any, path: str, kind: str, encoding: str = "utf-8") -> Ta
         path: A file on it.
         kind: One of the values of `TABLES`.
         encoding: Encoding of a text file.
+        delimiter: Character between cells, or ``tab``; empty recognises it.
+        header: Whether the first line of CSV and TSV has the columns' names, ``yes`` or ``no``; empty
+            recognises it.
 
     Raises:
         BadInput: The file is not what its name says, or cannot be read; so do the rows.
     """
-    packing = compression(system, path)
     if kind in ("Parquet", "Arrow"):
         return _arrow(system, path, kind)
-    stream = open_text(system, path, encoding)
-    if kind == "JSON":
-        return _peeked(kind + (f" ({packing})" if packing else ""), _json(stream, path))
-    return _delimited(stream, path, kind, packing)
+    with readable(path, "complete"):
+        packing = compression(system, path)
+        stream = open_text(system, path, encoding)
+        said = [packing] if packing else []
+        if kind == "JSON":
+            table = _peeked(kind, _json(stream, path))
+        else:
+            mark = "\t" if delimiter == "tab" else delimiter
+            said, table = _delimited(stream, path, kind, said, mark, header)
+    if encoding.lower() not in ("utf-8", "utf8"):
+        said.append(encoding)
+    form = f"{kind} ({', '.join(said)})" if said else kind
+    return replace(table, form=form, rows=lambda column: _whole(table.rows(column), path))
+
+
+def _whole(rows: Iterator[tuple[str, Row | Rejected]], path: str) -> Iterator[tuple[str, Row | Rejected]]:
+    """The rows of a file, which names the row after which it cannot be read."""
+    number = 0
+    with readable(path, "complete", lambda: number):
+        for each in rows:
+            yield each
+            number += 1
 
 
 def hub_table(source: str, name: str, config: str | None, split: str) -> Table:
@@ -209,46 +253,77 @@ def _object(line: str) -> Row | Rejected:
     return row if isinstance(row, dict) else Rejected(text, "not a JSON object")
 
 
-def _delimited(stream: io.TextIOWrapper, path: str, kind: str, packing: str | None) -> Table:
-    """Open CSV, read strictly, or TSV, in which a quotation mark is text."""
+def _delimited(
+    stream: io.TextIOWrapper, path: str, kind: str, said: list[str], delimiter: str, header: str
+) -> tuple[list[str], Table]:
+    """Open CSV, read strictly, or TSV, in which a quotation mark is text; and say how it is read."""
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    stream.reconfigure(newline="")
+    quoted = kind == "CSV"
+    stream.reconfigure(newline="" if quoted else "\n")
     head = list(islice(stream, _LOOKED_AT))
-    delimiter = "\t" if kind == "TSV" else _delimiter(head)
-    rows = _cells(chain(head, stream), path, delimiter, quoted=kind == "CSV")
-    columns = next(rows, (0, list[str]()))[1]
-    second = next(rows, None)
-    _require_names(columns, second[1] if second else [], path)
+    delimiter = delimiter or (_delimiter(head) if quoted else "\t")
+    notes = Counter[str]()
+    rows = _cells(chain(head, stream), path, delimiter, notes, quoted=quoted)
+    first = list(islice(rows, 2))
+    columns = first.pop(0)[1] if first and header != "no" else []
+    if header == "no":
+        columns = [str(place + 1) for place in range(len(first[0][1]))] if first else []
+        said = [*said, "no header"]
+    _require_one_width(head, delimiter, len(columns), path, quoted=quoted)
+    if not header:
+        _require_names(columns, first[0][1] if first else [], path)
+    columns = distinct(columns)
 
     def read(_: str | None = None) -> Iterator[tuple[str, Row | Rejected]]:
         with stream:
-            for line, cells in chain([second] if second else [], rows):
-                ragged = f"{len(cells)} fields instead of {len(columns)}"
-                if len(cells) > len(columns) and kind == "CSV":
-                    ragged += "; a field with a comma needs quotes"
-                good = len(cells) == len(columns)
-                row = (
-                    dict(zip(columns, cells, strict=True))
-                    if good
-                    else Rejected(delimiter.join(cells), ragged)
-                )
+            for line, cells in chain(first, rows):
+                row: Row | Rejected = dict(zip(columns, cells, strict=False))
+                if len(cells) != len(columns):
+                    ragged = f"{len(cells)} fields instead of {len(columns)}"
+                    more = len(cells) > len(columns) and quoted
+                    ragged += "; a field with a comma needs quotes" if more else ""
+                    row = Rejected(delimiter.join(cells), ragged)
                 yield f"line {line} of {path}", row
 
-    said = [f"delimiter {delimiter!r}"] if kind == "CSV" else ["quotation marks are text"]
-    return Table(f"{kind} ({', '.join([*said, *([packing] if packing else [])])})", columns, read)
+    marks = f"delimiter {delimiter!r}" if quoted else "quotation marks are text"
+    return [marks, *said], Table(kind, columns, read, notes=notes)
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """Names of columns; of equal ones the second is called ``text.2``."""
+    return [
+        f"{name}.{names[:at].count(name) + 1}" if name in names[:at] else name
+        for at, name in enumerate(names)
+    ]
+
+
+def _require_one_width(head: Sequence[str], delimiter: str, width: int, path: str, *, quoted: bool) -> None:
+    """Refuse a delimiter that divides most of the first rows into another number of cells than the header."""
+    plain = (line.rstrip("\r\n").split(delimiter) for line in head)
+    rows = [row for row in (csv.reader(head, delimiter=delimiter) if quoted else plain) if any(row)]
+    other = [len(row) for row in rows[1:] if len(row) != width]
+    if 2 * len(other) > len(rows) - 1:
+        raise BadInput(
+            f"{path} must have as many cells in every row as in the first, {width} with the delimiter "
+            f"{delimiter!r}, but most of its first rows have others, such as {other[0]}. State the delimiter."
+        )
 
 
 def _cells(
-    lines: Iterable[str], path: str, delimiter: str, *, quoted: bool
+    lines: Iterable[str], path: str, delimiter: str, notes: Counter[str], *, quoted: bool
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield the cells of every row with the line on which it begins."""
-    reader = csv.reader(
-        lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE, strict=True
-    )
+    if not quoted:
+        for number, line in enumerate(lines, start=1):
+            if text := line.removesuffix("\n").removesuffix("\r"):
+                yield number, text.split(delimiter)
+        return
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
     first = 1
     try:
         for cells in reader:
             if cells:
+                notes["rows span several lines"] += reader.line_num > first
                 yield first, cells
             first = reader.line_num + 1
     except csv.Error as error:
@@ -275,7 +350,7 @@ def _require_names(columns: Sequence[str], second: Sequence[str], path: str) -> 
     known = {"text", "sentence", "query", "passage", "label", "score", "positive"}
     if known & {name.strip().lower() for name in columns} or not columns:
         return
-    data = [name for name in columns if len(name.split()) > 3 or len(name) > 60 or _is_number(name)]
+    data = [name for name in columns if _is_data(name)]
     if len(columns) == 1 and not data and not _WORD.fullmatch(columns[0].strip()):
         data = list(columns)
     if len(columns) == 1 and second and not data and _WORD.fullmatch(second[0].strip()):
@@ -283,8 +358,15 @@ def _require_names(columns: Sequence[str], second: Sequence[str], path: str) -> 
     if data:
         raise BadInput(
             f"{path} must have a header, but its first line looks like data: {data[0]!r:.80} would be "
-            "the name of a column. Put the columns' names in front, such as text, or query and passage."
+            "the name of a column. Put the columns' names in front, such as text, or query and passage, or "
+            "state `header`: yes or no."
         )
+
+
+def _is_data(name: str) -> bool:
+    """Whether the name of a column looks like a cell: a sentence, a long text or a number."""
+    sentence = len(name.split()) > 3 or name.rstrip().endswith((".", "?", "!", "。", "？", "！"))
+    return sentence or len(name) > 60 or _is_number(name)
 
 
 def _is_number(text: str) -> bool:

@@ -1,27 +1,37 @@
 """Scored text: queries with a passage, hard negatives and a reranker's score of each, see `forms`."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.console import Progress, say
+from stillhouse.core.console import Progress
 from stillhouse.core.errors import BadInput
-from stillhouse.corpora.reading.corpus import hub_name, list_files, source_tables
+from stillhouse.corpora.reading.corpus import hub_name, list_files, skipped_files, source_tables
 from stillhouse.corpora.reading.counting import Spool, Taking
 from stillhouse.corpora.reading.forms import ScoredRow, parse_row
-from stillhouse.corpora.reading.ingest import note_path, read_once
+from stillhouse.corpora.reading.ingest import corpus_label, note_path, read_once
 from stillhouse.corpora.reading.labelled import write_triples
+from stillhouse.corpora.reading.schema import UNUSED, Schema
+from stillhouse.corpora.reading.understood import Reading, Understood
 from stillhouse.corpora.tables import Rejected
 from stillhouse.values.data import Examples
 
-VERSION = 2
+VERSION = 3
 SCORES = "scores"
+SCORED = Schema(owner="scores")
+_KIND = "file of scores"
 
 
 def read_scored(
-    workspace: Workspace, source: str, *, negatives: int = 0, limit: int | None = None, refresh: bool = False
+    workspace: Workspace,
+    source: str,
+    *,
+    negatives: int = 0,
+    limit: int | None = None,
+    refresh: bool = False,
+    schema: Schema = SCORED,
 ) -> Examples:
     """Read scored text as examples, at the first call and again when a file or an option has changed.
 
@@ -34,6 +44,7 @@ def read_scored(
             counted. 0 takes as many as the row with the fewest has.
         limit: Number of examples to take, see `counting`; None takes all.
         refresh: Ignore the cache and read it again.
+        schema: Columns whose names do not tell their role, and which rows are used.
 
     Returns:
         ``query``, ``passage`` and ``negatives``, (N, K), which are rows of the passages' table; value
@@ -44,15 +55,24 @@ def read_scored(
             no candidates, another number of scores than of passages, or a score that is not finite; or if no
             row has enough negatives.
     """
-    files = [] if hub_name(source) else list_files(source, "file of scores")[1]
-    options = {"negatives": negatives, "limit": limit or 0}
+    files = [] if hub_name(source) else list_files(source, _KIND)[1]
+    options = {"negatives": negatives, "limit": limit or 0, "schema": schema}
     note = note_path(workspace, "scored", {"version": VERSION, "source": source, "files": files, **options})
 
-    def read() -> tuple[Examples, None]:
+    def read() -> tuple[Examples, Understood]:
         taking = Taking[ScoredRow](limit, stream=hub_name(source) is not None, distinct=False)
+        reading = Reading(corpus_label(source), schema.language, skipped_files(source))
         rows_with = Counter[int]()
-        rows = _with_negatives(_all_rows(source), negatives, rows_with)
-        kept = Spool(taking.of(rows, lambda row: repr((row.query, row.passages)).encode()))
+
+        def enough() -> Iterator[ScoredRow]:
+            for row in _all_rows(source, schema, reading):
+                rows_with[len(row.passages) - 1] += 1
+                if len(row.passages) > negatives:
+                    yield row
+                else:
+                    reading.aside[f"with fewer than {negatives} hard negatives"] += 1
+
+        kept = Spool(taking.of(enough(), lambda row: repr((row.query, row.passages)).encode()))
         if not rows_with:
             raise BadInput(f"scored text must not be empty, but {source} is.")
         if not kept:
@@ -61,8 +81,11 @@ def read_scored(
                 f"most {max(rows_with)}. Lower scores.negatives, or set it to 0."
             )
         width = negatives or min(len(row.passages) for row in kept) - 1
-        shorter = sum(rows for number, rows in rows_with.items() if number < negatives)
-        _say(source, taking.said(len(kept), "scored rows"), kept, width, shorter)
+        cut = sum(len(row.passages) - 1 - width for row in kept)
+        further = f", {cut:,} further negatives are left out" if cut else ""
+        first = next(iter(kept))
+        texts = dict(zip(("query", "passage", "negatives"), (first.query, *first.passages), strict=False))
+        reading.examples |= texts
         scores = (score for row in kept for score in row.scores[: 1 + width])
         values = np.fromiter(scores, np.float32).reshape(-1, 1 + width)
         made = write_triples(
@@ -73,39 +96,30 @@ def read_scored(
             label="scored",
             values={SCORES: values},
         )
-        return made, None
+        note = f"{width} hard negatives each{further}"
+        return made, reading.understood(len(kept), taking, note=note)
 
     return read_once(workspace, note, read, refresh=refresh)
 
 
-def _with_negatives(
-    rows: Iterable[ScoredRow], negatives: int, rows_with: Counter[int]
-) -> Iterator[ScoredRow]:
-    """Yield the examples with enough hard negatives; all are counted by the number of theirs."""
-    for row in rows:
-        rows_with[len(row.passages) - 1] += 1
-        if len(row.passages) > negatives:
-            yield row
-
-
-def _all_rows(source: str) -> Iterator[ScoredRow]:
-    """Read the examples of a source."""
+def _all_rows(source: str, schema: Schema, reading: Reading) -> Iterator[ScoredRow]:
+    """Read the examples of a source; columns that have a stated role are called by it."""
     progress = Progress("reading scored text", "rows")
-    located = (each for table in source_tables(source, "file of scores") for each in table.rows(None))
-    for number, (where, row) in enumerate(located, start=1):
-        if not isinstance(row, Rejected):
-            yield from parse_row(row, where)
-        elif row.reason != "empty":
-            raise BadInput(f"{where} must be one JSON object, but is not: {row.reason}: {row.raw:.60}.")
-        if number % 1000 == 0:
-            progress(number, None)
-
-
-def _say(source: str, taken: str, kept: Spool[ScoredRow], width: int, shorter: int) -> None:
-    """Print what was read, and how much of it is left out."""
-    cut = sum(len(row.passages) - 1 - width for row in kept)
-    say(
-        f"  {source}: {taken}, {width} hard negatives each"
-        + (f", {shorter:,} rows with fewer are left out" if shorter else "")
-        + (f", {cut:,} further negatives are left out" if cut else "")
-    )
+    number = 0
+    for table in source_tables(source, _KIND, schema):
+        stated = schema.stated(table.columns, source)
+        unused = stated.pop(UNUSED, [])
+        role_of = {names[0]: role for role, names in stated.items()}
+        roles = {role_of.get(name, name): name for name in table.columns if name not in unused}
+        reading.opened(table.form, roles, unused, table.notes)
+        for where, row in schema.rows(table):
+            number += 1
+            if not isinstance(row, Rejected):
+                named = {role_of.get(name, name): value for name, value in row.items() if name not in unused}
+                yield from parse_row(named, where)
+            elif schema.positive and row.reason.endswith("(not used)"):
+                reading.aside[row.reason] += 1
+            elif row.reason != "empty":
+                raise BadInput(f"{where} must be one JSON object, but is not: {row.reason}: {row.raw:.60}.")
+            if number % 1000 == 0:
+                progress(number, None)

@@ -3,6 +3,13 @@
 import hashlib
 import re
 import unicodedata
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+
+from stillhouse.corpora.reading.languages import UNSPACED, script_language
+
+Fits = Callable[[str], bool]
+"""Whether a text is no longer than it may be."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u200b\u200e\u200f\u2028-\u202e\u2060\ufeff]+")
 _SPACE = re.compile(r"\s+")
@@ -11,6 +18,7 @@ _MISSED_END = re.compile(
     r"((?<![^\s(\"'])(?!(?:approx|resp|incl|eqs|figs|secs|vol|ref|dept|est)\.)[a-z][a-z-]{2,}[.!?])"
     r" (?=[A-Z][a-z]*,? [a-z])"
 )
+_INITIAL = re.compile(r"(?m)^(\w\.)\n")
 _END = " .!?…。！？।؟"
 
 
@@ -22,45 +30,92 @@ def clean(text: str) -> str:
     return _SPACE.sub(" ", _CONTROL.sub("", unicodedata.normalize("NFC", text))).strip()
 
 
-def split_sentences(text: str) -> list[str]:
-    """Split running text into cleaned sentences; line breaks do not end a sentence."""
-    from nupunkt import sent_tokenize
-
-    text = clean(text)
-    if not text:
-        return []
-    parts = "\n".join(str(part).strip() for part in sent_tokenize(text))
-    return [part for part in _MISSED_END.sub(r"\1\n", parts).split("\n") if part]
-
-
-def cut(text: str, words: int) -> str:
-    """Keep the first words of a cleaned text."""
-    return text if text.count(" ") < words else " ".join(text.split(" ")[:words])
-
-
-def passages(text: str, words: int) -> list[str]:
-    """Pack a text into passages of consecutive sentences, each of as many sentences as fit.
-
-    A text that fits is one passage, cleaned and otherwise as it is. A sentence that is longer than a passage
-    is divided; its parts are packed like sentences.
+def split_sentences(text: str, language: str = "") -> list[str]:
+    """Split running text into cleaned sentences; line breaks do not end a sentence.
 
     Args:
         text: Running text.
-        words: Largest number of words of a passage.
+        language: Its language, one of `languages.NAMES`; empty takes the commonest one of its script, and
+            English for Latin letters, so that the result depends on the text alone.
     """
     text = clean(text)
-    if text.count(" ") < words:
+    if not text:
+        return []
+    language = language or script_language(text) or "en"
+    parts = _english(text) if language == "en" else _others(text, language)
+    return [part for part in parts if part]
+
+
+def _english(text: str) -> list[str]:
+    from nupunkt import sent_tokenize
+
+    parts = "\n".join(str(part).strip() for part in sent_tokenize(text))
+    return _MISSED_END.sub(r"\1\n", parts).split("\n")
+
+
+def _others(text: str, language: str) -> list[str]:
+    from sentencex import segment
+
+    parts = "\n".join(str(part).strip() for part in segment(language, text))
+    return _INITIAL.sub(r"\1 ", parts).split("\n")
+
+
+def word_count(text: str) -> int:
+    """Number of words of a cleaned text; where a script has no blanks, two characters count as a word."""
+    if text.isascii():
+        return text.count(" ") + 1
+    rest, runs = UNSPACED.subn(" ", text)
+    unspaced = len(text) + runs - len(rest)
+    return len(rest.split()) + (unspaced + 1) // 2
+
+
+def cut(text: str, fits: Fits) -> str:
+    """Keep the longest beginning of a cleaned text that fits, if possible in whole words."""
+    return text[: _end(text, 0, len(text), fits)].rstrip()
+
+
+def passages(text: str, fits: Fits, language: str = "") -> list[str]:
+    """Pack a text into passages of consecutive sentences, each of as many sentences as fit.
+
+    A text that fits is one passage, cleaned and otherwise as it is. A sentence that does not fit is divided,
+    if possible between words; its parts are packed like sentences.
+
+    Args:
+        text: Running text.
+        fits: Whether a text is no longer than a passage may be.
+        language: See `split_sentences`.
+    """
+    text = clean(text)
+    if not text or fits(text):
         return [text] if text else []
-    packed: list[list[str]] = []
-    for sentence in split_sentences(text):
-        spoken = sentence.split(" ")
-        for first in range(0, len(spoken), words):
-            part = spoken[first : first + words]
-            if packed and len(packed[-1]) + len(part) <= words:
-                packed[-1] += part
+    packed: list[tuple[int, int]] = []
+    start = 0
+    for sentence in split_sentences(text, language):
+        start = text.index(sentence, start)
+        stop = start + len(sentence)
+        while start < stop:
+            end = _end(text, start, stop, fits)
+            if packed and fits(text[packed[-1][0] : end]):
+                packed[-1] = packed[-1][0], end
             else:
-                packed.append(part)
-    return [" ".join(passage) for passage in packed]
+                packed.append((start, end))
+            start = end + (text[end : end + 1] == " ")
+        start = stop
+    return [text[first:last] for first, last in packed]
+
+
+def _end(text: str, start: int, stop: int, fits: Fits) -> int:
+    """Where the longest part of a text that begins at ``start`` and fits ends."""
+    if fits(text[start:stop]):
+        return stop
+    most = 16
+    while start + most < stop and fits(text[start : start + most]):
+        most *= 2
+    stop = min(stop, start + most)
+    ends: Sequence[int] = [found.start() + start for found in re.finditer(" ", text[start:stop])]
+    if not ends or not fits(text[start : ends[0]]):
+        ends = range(start + 1, ends[0] if ends else stop)
+    return ends[max(0, bisect_left(ends, True, key=lambda end: not fits(text[start:end])) - 1)]
 
 
 def dedup_key(text: str) -> bytes:

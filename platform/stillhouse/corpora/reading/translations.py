@@ -6,7 +6,6 @@ into several languages.
 
 import itertools
 import tempfile
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -16,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.reading.corpus import hub_name
 from stillhouse.corpora.reading.counting import Taking
+from stillhouse.corpora.reading.ingest import corpus_label
 from stillhouse.corpora.reading.parallel import ParallelCorpus, read_parallel
+from stillhouse.corpora.reading.understood import Reading
 from stillhouse.corpora.tables import (
     RUNS,
     Rejected,
@@ -56,7 +56,7 @@ def write_parallel(
         sides = {name: _Side(Path(folder) / name) for name in ("source", "target")}
         takings = [_take(corpus, sides) for corpus in corpora]
         ends = np.cumsum([taking.taken for taking, _ in takings])
-        reasons = [dict(sorted(set_aside.items())) for _, set_aside in takings]
+        reasons = [dict(sorted(reading.aside.items())) for _, reading in takings]
         if not ends[-1]:
             raise BadInput(f"a parallel corpus must have at least one usable pair, but has none: {reasons}.")
         written = {name: side.write(workspace, f"{label}-{name}") for name, side in sides.items()}
@@ -64,8 +64,8 @@ def write_parallel(
     first_N = np.sort(np.unique(source_N * (target_N.max() + 1) + target_N, return_index=True)[1])
     kept = np.bincount(np.searchsorted(ends, first_N, side="right"), minlength=len(ends)).tolist()
     notes = [
-        _noted(label, place, corpora[place], taking, reasons[place], kept[place])
-        for place, (taking, _) in enumerate(takings)
+        _noted(place, corpora[place], taking, reading, kept[place])
+        for place, (taking, reading) in enumerate(takings)
     ]
     tables = {name: table for name, (table, _) in written.items()}
     rows = {name: rows_N[first_N] for name, (_, rows_N) in written.items()}
@@ -203,14 +203,14 @@ class _Side:
         return table, row_D[of_N]
 
 
-def _take(corpus: ParallelCorpus, sides: Mapping[str, _Side]) -> tuple[Taking[Any], Counter[str]]:
-    """Add the usable pairs of a corpus; return how they were taken, and what was set aside."""
-    reasons = Counter[str]()
+def _take(corpus: ParallelCorpus, sides: Mapping[str, _Side]) -> tuple[Taking[Any], Reading]:
+    """Add the usable pairs of a corpus; return how they were taken, and what it was taken for."""
+    reading = Reading(corpus_label(corpus.source), corpus.schema.language)
 
     def usable() -> Iterator[tuple[str, str]]:
-        for pair in read_parallel(corpus):
+        for pair in read_parallel(corpus, reading):
             if isinstance(pair, Rejected):
-                reasons[pair.reason] += 1
+                reading.aside[pair.reason] += 1
             else:
                 yield pair
 
@@ -218,24 +218,17 @@ def _take(corpus: ParallelCorpus, sides: Mapping[str, _Side]) -> tuple[Taking[An
     for pair in taking.of(usable(), lambda pair: "\t".join(pair).encode()):
         for side, text in zip(sides.values(), pair, strict=True):
             side.add(text)
-    return taking, reasons
+    return taking, reading
 
 
 def _noted(
-    label: str,
-    place: int,
-    corpus: ParallelCorpus,
-    taking: Taking[Any],
-    reasons: Mapping[str, int],
-    kept: int,
+    place: int, corpus: ParallelCorpus, taking: Taking[Any], reading: Reading, kept: int
 ) -> dict[str, Any]:
     """Say what was read of a corpus, and return what is noted of it."""
-    read = taking.read + sum(reasons.values())
-    duplicates = (taking.taken if taking.partial else taking.read) - kept
-    aside = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items()) or "none"
-    taken = taking.said(kept, "pairs") if taking.partial else f"{read:,} pairs read, {kept:,} kept"
-    say(f"  {label} {corpus.language}: {taken}, {duplicates:,} duplicates, set aside: {aside}")
+    understood = reading.understood(kept, taking, taking.taken - kept)
+    understood.say()
+    aside = dict(sorted(reading.aside.items()))
     return {
         **{"corpus": place, "language": corpus.language, "source": corpus.source, "target": corpus.target},
-        **{"rows": kept, "read": read, "duplicates": duplicates, "set_aside": dict(reasons)},
+        **{"rows": kept, "read": understood.read, "duplicates": understood.duplicates, "set_aside": aside},
     }

@@ -1,23 +1,38 @@
-"""The report of a reader: what it took a source for."""
+"""What a reader took a source for: printed before any work, kept in its note, and given to ``--json``."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.console import say
+from stillhouse.corpora.reading.languages import NAMES, recognised
+
+if TYPE_CHECKING:
+    from stillhouse.corpora.reading.counting import Taking
 
 _SHOWN = 60
+_recordings: list[list["Understood"]] = []
 
 
 @dataclass(frozen=True)
 class Understood:
-    """What a reader took a source for.
+    """What a reader took a source for; ``read`` is the sum of ``kept``, ``duplicates`` and ``aside``.
 
     Attributes:
         source: The source's label.
-        form: Its format, with delimiter and compression.
-        rows: How many rows were read, kept, and left out, and why.
+        form: Its format, with compression, delimiter and quoting.
+        files: Number of files.
+        language: Language of its texts; empty where it is not recognised.
+        read: Rows that were read.
+        kept: Those that are kept.
+        duplicates: Those that are equal to others, or left out by a limit.
+        aside: Those that are not used or set aside, by reason.
+        limit: How a limit was drawn; empty where there is none.
+        note: What else there is to say of the rows.
         roles: Column of each role.
+        labels: Number of rows of each label, with its meaning.
         unused: Columns that are not used.
         skipped: Files of its folder that were not read.
         examples: A text of each role.
@@ -25,22 +40,50 @@ class Understood:
 
     source: str
     form: str
-    rows: str
+    files: int = 1
+    language: str = ""
+    read: int = 0
+    kept: int = 0
+    duplicates: int = 0
+    aside: Mapping[str, int] = field(default_factory=dict)
+    limit: str = ""
+    note: str = ""
     roles: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, int] = field(default_factory=dict)
     unused: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     examples: Mapping[str, str] = field(default_factory=dict)
 
-    def say(self) -> None:
-        """Print it."""
-        unused = f"; not used: {', '.join(self.unused)}" if self.unused else ""
-        say(f"  {self.source}: {self.form}; {self.rows}{unused}")
+    def lines(self) -> list[str]:
+        """It as text: a line for the whole, and one per role."""
+        aside = ", ".join(f"{count:,} {reason}" for reason, count in self.aside.items()) or "0 set aside"
+        rows = f"{self.read:,} rows read: {self.kept:,} kept, {self.duplicates:,} duplicates, {aside}"
+        if self.limit:
+            rows = f"{self.limit}, {aside}"
+        language = f", {NAMES.get(self.language, self.language)}" if self.language else ""
+        more = [f"{self.files:,} files"] if self.files > 1 else []
+        more += [self.note] if self.note else []
+        labels = ", ".join(f"{label}: {count:,}" for label, count in self.labels.items())
+        more += [f"labels {labels}"] if labels else []
+        more += [f"not used: {', '.join(self.unused)}"] if self.unused else []
+        found = [
+            f"{self.source}: {self.form}{language}; " + "; ".join([*([rows] if self.read else []), *more])
+        ]
         if self.skipped:
-            more = f" and {len(self.skipped) - 5:,} more" if len(self.skipped) > 5 else ""
-            say(f"    skipped: {', '.join(self.skipped[:5])}{more}")
+            further = f" and {len(self.skipped) - 5:,} more" if len(self.skipped) > 5 else ""
+            found.append(f"  skipped: {', '.join(self.skipped[:5])}{further}")
         for role, column in self.roles.items():
             text = self.examples.get(role, "")
-            say(f"    {role:<9} <- {column:<12} {text[:_SHOWN]}{'…' if len(text) > _SHOWN else ''}".rstrip())
+            shown = f"{text[:_SHOWN]}{'…' if len(text) > _SHOWN else ''}"
+            found.append(f"  {role:<9} <- {column:<12} {shown}".rstrip())
+        return found
+
+    def say(self) -> None:
+        """Print it, and add it to what is being recorded."""
+        say("\n".join(f"  {line}" for line in self.lines()))
+        for recording in _recordings:
+            if self not in recording:
+                recording.append(self)
 
     def noted(self) -> dict[str, Any]:
         """It as JSON has it."""
@@ -48,5 +91,117 @@ class Understood:
 
 
 def restored(noted: Mapping[str, Any]) -> Understood:
-    """What `Understood.noted` gave."""
-    return Understood(**{**noted, "unused": tuple(noted["unused"]), "skipped": tuple(noted["skipped"])})
+    """What `Understood.noted` gave; a note of an earlier version may have other fields."""
+    known = {each.name for each in fields(Understood)}
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in noted.items()
+    }
+    return Understood(**{name: value for name, value in values.items() if name in known})
+
+
+@contextmanager
+def recorded() -> Iterator[list[Understood]]:
+    """What readers say while this is open."""
+    found: list[Understood] = []
+    _recordings.append(found)
+    try:
+        yield found
+    finally:
+        _recordings[:] = [each for each in _recordings if each is not found]
+
+
+class Reading:
+    """What becomes known of a source while it is read.
+
+    Args:
+        label: The source's label.
+        language: Language of its texts, where it is stated.
+        skipped: Files of its folder that are not read.
+    """
+
+    def __init__(self, label: str, language: str = "", skipped: list[str] | None = None) -> None:
+        self.label, self.language = label, language
+        self.aside, self.labels = Counter[str](), Counter[str]()
+        self.examples: dict[str, str] = {}
+        self.files = self.rows = 0
+        self._skipped = tuple(skipped or ())
+        self._forms, self._unused = dict[str, None](), dict[str, None]()
+        self._roles: dict[str, dict[str, None]] = {}
+        self._notes: list[Mapping[str, int]] = []
+
+    def opened(
+        self,
+        form: str,
+        roles: Mapping[str, str] | None = None,
+        unused: Iterable[str] = (),
+        notes: Mapping[str, int] | None = None,
+    ) -> None:
+        """Note the next file.
+
+        Args:
+            form: Its format.
+            roles: Column of each role.
+            unused: Columns that are not used.
+            notes: What is counted while it is read.
+        """
+        self.files += 1
+        self._forms.setdefault(form)
+        for role, column in (roles or {}).items():
+            self._roles.setdefault(role, {}).setdefault(column)
+        self._unused |= dict.fromkeys(unused)
+        self._notes.append(notes or {})
+
+    def understood(
+        self,
+        kept: int,
+        taking: "Taking[Any]",
+        duplicates: int = 0,
+        *,
+        rows: int | None = None,
+        note: str = "",
+    ) -> Understood:
+        """What the source was taken for.
+
+        Args:
+            kept: Rows that are kept.
+            taking: What has been read and taken.
+            duplicates: Rows that are equal to others, beyond those that a limit left out.
+            rows: Rows that were read, where others have been made of them.
+            note: What else there is to say of the rows.
+        """
+        aside = dict(self.aside.most_common())
+        return self._made(
+            read=taking.read + sum(aside.values()) if rows is None else rows,
+            kept=kept,
+            duplicates=duplicates + (0 if taking.partial else taking.read - taking.taken),
+            aside=aside,
+            limit=taking.said(kept) if taking.partial else "",
+            note=note,
+        )
+
+    def partly(self, kept: int, read: int, limit: str) -> Understood:
+        """What the source was taken for, where only a part of it was read or is used.
+
+        Args:
+            kept: Rows that are used.
+            read: Rows that were read.
+            limit: Which rows they are, in words.
+        """
+        return self._made(read=read, kept=kept, limit=limit)
+
+    def _made(self, *, note: str = "", **counts: Any) -> Understood:
+        counted = sum((Counter(notes) for notes in self._notes), Counter[str]())
+        notes = [*([note] if note else []), *(f"{n:,} {what}" for what, n in counted.items() if n)]
+        return Understood(
+            source=self.label,
+            form=" and ".join(self._forms),
+            files=self.files,
+            language=self.language or recognised(self.examples.values()),
+            note="; ".join(notes),
+            roles={role: " and ".join(columns) for role, columns in self._roles.items()},
+            labels=dict(self.labels),
+            unused=tuple(self._unused),
+            skipped=self._skipped,
+            examples=dict(self.examples),
+            **counts,
+        )

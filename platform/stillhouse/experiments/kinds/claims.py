@@ -115,9 +115,11 @@ class Claims(DataKind[RankingTask]):
         """Read claims and pages, find the candidates, and register what measures their ranking."""
         from stillhouse.evaluation.claim_ranking import ClaimRanking
         from stillhouse.experiments.claim_rows import ALL, read_claims
+        from stillhouse.experiments.sources_read import claims_read
 
         parts, facts = read_claims(self, context.workspace, refresh=context.refresh)
         train, dev, test = (parts[name] for name in SPLITS)
+        claims_read(context.workspace, self.path, train, facts["data"]).say()
         context.measure(
             "claims",
             DCG,
@@ -154,7 +156,6 @@ class Claims(DataKind[RankingTask]):
 
 def _say(facts: dict[str, Any]) -> None:
     """Print what was read, Table 1, and the worth of TF-IDF's own order, which every student should beat."""
-    say(f"  {facts['data']}")
     say(f"  {facts['claims']:,} claims to learn from, {facts['candidates']} candidates each")
     say(f"  claims with all relevant documents among the C nearest: {facts['coverage']}")
     order = {name: value for name, value in facts.items() if name.startswith("tfidf_dev_")}

@@ -90,9 +90,11 @@ class LabelledTask(DataKind[TaskData]):
 
     def prepare(self, context: "Preparation") -> TaskData:
         """Read the rows, and register what measures the test rows."""
+        from stillhouse.experiments.sources_read import task_read
         from stillhouse.experiments.task_rows import read_labelled_task
 
         task, final = read_labelled_task(context.workspace, self.name, self.root)
+        task_read(context.workspace, self.name, self.root, task.examples).say()
         if context.training:
             task = replace(task, examples=context.barrier.without(task.examples, "rows"))
         context.test += final

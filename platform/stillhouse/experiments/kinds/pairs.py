@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.core.errors import require
 from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.core.type_casts import check_types
+from stillhouse.experiments.columns import Columns
 from stillhouse.experiments.data_kind import DataKind, check_count
-from stillhouse.experiments.memory import IN_MEMORY, NAMES, Held, held_rows
+from stillhouse.experiments.memory import IN_MEMORY, Held, held_rows
 from stillhouse.values.data import AllRows, Examples, Mined, Store, TextTable, sample
 from stillhouse.values.mining import Mining
 from stillhouse.values.setting import PairData
@@ -16,13 +17,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stillhouse.core.artifacts import Workspace
-    from stillhouse.corpora.reading.meaning import Meaning
     from stillhouse.experiments.experiment import Experiment
     from stillhouse.experiments.preparation import Preparation
 
 
 @dataclass(frozen=True)
-class Pairs(DataKind[PairData]):
+class Pairs(Columns, DataKind[PairData]):
     """Labelled text to fine-tune on.
 
     Attributes:
@@ -37,11 +37,6 @@ class Pairs(DataKind[PairData]):
         mined: Number of hard negatives that are mined per pair where ``negatives`` is not given. Where
             neither is, it is the number of the method's paper (8 for ``ibkd``), otherwise 1.
         mining: By which rule negatives are mined.
-        columns: Column of each role where the names do not tell it: ``query: question, passage: answer``, in
-            an experiment file as a mapping; ``unused`` names one that is not used, or a list of them.
-        labels: Meaning of each label where its name does not tell it: ``0: contradiction, 1: entailment,
-            2: neutral``.
-        positive: Which rows are pairs, by another column: ``score >= 4``.
         rows: Pairs in memory instead of a file: a list of tuples (query, passage, negatives one by one) or of
             mappings, a pandas DataFrame, or a ``datasets.Dataset``.
         distilled: Whether a stage before the fine-tuning reads them, so that they are needed without a budget
@@ -58,9 +53,6 @@ class Pairs(DataKind[PairData]):
     mined: int | None = None
     mining: Mining = field(default_factory=Mining)
     distilled: bool = False
-    columns: str = field(default="", metadata=NAMES)
-    labels: str = field(default="", metadata=NAMES)
-    positive: str = ""
     rows: Any = field(default=None, metadata=IN_MEMORY)
 
     def __post_init__(self) -> None:
@@ -72,8 +64,7 @@ class Pairs(DataKind[PairData]):
             object.__setattr__(self, "rows", held)
             object.__setattr__(self, "path", str(held))
         check_count("pairs.count", self.count)
-        if self.columns or self.labels or self.positive:  # It imports what reads files.
-            self.meaning.check()
+        self.check_columns("pairs")
         for name in ("negatives", "mined"):
             given = getattr(self, name)
             require(given is None or given >= 0, f"pairs.{name} >= 0", **{name: given})
@@ -87,13 +78,6 @@ class Pairs(DataKind[PairData]):
         """See `DataKind.in_files`."""
         held: Held | None = self.rows
         return self if held is None else replace(self, path=held.written(root), rows=None)
-
-    @property
-    def meaning(self) -> "Meaning":
-        """The columns and labels whose names do not tell it."""
-        from stillhouse.corpora.reading.meaning import Meaning
-
-        return Meaning(self.columns, self.labels, self.positive)
 
     @property
     def number_mined(self) -> int:
@@ -164,7 +148,7 @@ class Pairs(DataKind[PairData]):
                 negatives=self.number_given,
                 limit=self.count,
                 refresh=context.refresh,
-                meaning=self.meaning,
+                schema=self.schema("pairs"),
             )
         experiment = context.experiment
         return context.pydocs().pairs if self._wanted(experiment) and experiment.uses_pydocs else None

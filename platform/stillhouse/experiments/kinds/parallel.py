@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import require
 from stillhouse.core.type_casts import check_types
+from stillhouse.experiments.columns import Columns
 from stillhouse.experiments.data_kind import DataKind, check_count
 from stillhouse.experiments.kinds.sentences import Sentences, summary_of_sentences
 from stillhouse.values.data import AllRows, Examples, Store, TextTable, sample
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Parallel(DataKind[ParallelData]):
+class Parallel(Columns, DataKind[ParallelData]):
     """Sentences with their translations, instead of a corpus.
 
     Attributes:
@@ -45,6 +46,7 @@ class Parallel(DataKind[ParallelData]):
         """Check the ranges."""
         check_types(self, "parallel")
         check_count("parallel.count", self.count)
+        self.check_columns("parallel")
         require(self.held_out > 0, "parallel.held_out > 0", held_out=self.held_out)
 
     def selects(self) -> tuple[str, ...]:
@@ -105,6 +107,7 @@ class Parallel(DataKind[ParallelData]):
             contrast=self.contrast,
             limit=self.count,
             held_out=self.held_out,
+            schema=self.schema("parallel"),
             refresh=context.refresh,
             barrier=context.barrier,
         )

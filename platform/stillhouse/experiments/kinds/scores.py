@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from stillhouse.core.errors import require
 from stillhouse.core.type_casts import check_types
+from stillhouse.experiments.columns import Columns
 from stillhouse.experiments.data_kind import DataKind, check_count
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.values.data import Model
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Scores(DataKind[ScoreData]):
+class Scores(Columns, DataKind[ScoreData]):
     """Scores that a student learns to rank by.
 
     Attributes:
@@ -44,6 +45,7 @@ class Scores(DataKind[ScoreData]):
         """Check the ranges, and that scores come from one place."""
         check_types(self, "scores")
         check_count("scores.count", self.count)
+        self.check_columns("scores")
         require(self.negatives >= 0, "scores.negatives >= 0", negatives=self.negatives)
         require(
             not (self.path and self.cross_encoder),
@@ -109,6 +111,7 @@ class Scores(DataKind[ScoreData]):
                 negatives=self.negatives,
                 limit=self.count,
                 refresh=context.refresh,
+                schema=self.schema("scores"),
             )
             examples = context.barrier.without(read, "pairs")
             rows = context.row_count(examples)

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.core.errors import require
 from stillhouse.core.roles import ROLES
 from stillhouse.core.type_casts import check_types
+from stillhouse.corpora.reading.understood import Reading
 from stillhouse.experiments.augmentation import Augmentation
+from stillhouse.experiments.columns import Columns
 from stillhouse.experiments.data_kind import PYDOCS_SENTENCES, DataKind, check_count, of_pydocs
 from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.kinds.pairs import Pairs
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Sentences(DataKind[SentenceData]):
+class Sentences(Columns, DataKind[SentenceData]):
     """Unlabelled text to distil on.
 
     Attributes:
@@ -37,7 +39,8 @@ class Sentences(DataKind[SentenceData]):
         min_words: Shortest text that is kept, in words.
         max_words: Longest text that is kept as it is, in words.
         longer: What happens to longer texts: ``drop`` leaves them out, ``cut`` keeps their first words,
-            ``pack`` makes passages of consecutive sentences, each as long as fits.
+            ``pack`` makes passages of consecutive sentences, each as long as fits; no longer than the
+            student reads, in tokens.
         deduplicate: Whether only the first of equal texts is kept.
         encoding: Encoding of the corpus, where it is plain text.
         count: Number of sentences; default: all of a corpus, 20,480 of ``pydocs``.
@@ -48,8 +51,7 @@ class Sentences(DataKind[SentenceData]):
         texts: Texts in memory instead of a corpus: a list, a pandas Series or DataFrame, or a
             ``datasets.Dataset``, of the last two the ``column``.
         sources: Several corpora instead of one, each with its share of ``count`` texts and its role: a list
-            of mappings with ``corpus``, ``share``, ``role``, ``column``, ``split``, ``min_words``,
-            ``max_words``, ``longer`` and ``encoding``.
+            of mappings with ``corpus``, ``share``, ``role``, and the fields above that say how it is read.
     """
 
     key = "sentences"
@@ -76,6 +78,7 @@ class Sentences(DataKind[SentenceData]):
     def __post_init__(self) -> None:
         """Check the ranges."""
         check_types(self, "sentences", corpus="Text in memory is given as texts=[…].")
+        self.check_columns("sentences")
         if self.texts is not None:
             self._hold()
         require(self.role in ("", *ROLES), f"sentences.role in {ROLES} or empty", role=self.role)
@@ -236,11 +239,11 @@ class Sentences(DataKind[SentenceData]):
             docs = context.pydocs()
             context.barrier.declare("agreement", [docs.dev_sentences, docs.test_sentences])
             return context.barrier.without_texts(docs.sentences), docs.dev_sentences, docs.test_sentences
-        return read_corpus(context, self.corpus, self.held_out, self.read_options())
+        return read_corpus(context, self.corpus, self.held_out, self.read_options(context))
 
-    def read_options(self) -> "ReadOptions":
+    def read_options(self, context: "Preparation | None" = None) -> "ReadOptions":
         """How the corpus is read."""
-        return read_options(self, deduplicate=self.deduplicate, limit=self.count or None)
+        return read_options(self, context, deduplicate=self.deduplicate, limit=self.count or None)
 
     def at_hand(self, context: "Preparation") -> bool:
         """Whether the corpus is small or has been read, and no copies are to be translated."""
@@ -250,7 +253,9 @@ class Sentences(DataKind[SentenceData]):
         return not self.augmentation.translators and all(
             is_extracted(context.workspace)
             if part.corpus == PYDOCS
-            else quick_to_ingest(context.workspace, part.corpus, part.read_options(), lambda: context.barrier)
+            else quick_to_ingest(
+                context.workspace, part.corpus, part.read_options(context), lambda: context.barrier
+            )
             for part in self._parts
         )
 
@@ -262,8 +267,11 @@ class Sentences(DataKind[SentenceData]):
         first = self._parts[0]
         if first.corpus == PYDOCS:
             return glimpse(installed_packages(), count)
-        texts = read_texts(first.corpus, replace(first.read_options(), limit=None))
-        return list(dict.fromkeys(islice((text for text in texts if isinstance(text, str)), count)))
+        reading = Reading(first.corpus)
+        texts = read_texts(first.corpus, replace(first.read_options(), limit=None), reading=reading)
+        found = list(dict.fromkeys(islice((text for text in texts if isinstance(text, str)), count)))
+        reading.partly(len(found), len(found), f"the first {len(found):,} texts; the rest was not read").say()
+        return found
 
     def summary(self, facts: dict[str, Any]) -> str:
         """How many sentences of which corpus the teacher has embedded."""

@@ -14,6 +14,7 @@ from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.corpora.reading.corpus import hub_name, list_files
+from stillhouse.corpora.reading.rows import PACKED
 from stillhouse.corpora.tables import count_rows, open_texts, sample_of
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
@@ -152,7 +153,7 @@ def _smaller(source: Sentences, folder: Path) -> tuple[dict[str, Any], float]:
     stream = hub_name(corpus) is not None or "://" in corpus
     files = [] if stream or source.sources else list_files(corpus)[1]
     largest = Path(max(files, key=lambda file: file.size).path) if files else None
-    if largest is None or largest.suffix in (".gz", ".parquet"):
+    if largest is None or largest.suffix in (*PACKED, ".parquet", ".arrow"):
         require(
             bool(source.count),
             "the number of texts must be known to plan with this corpus"

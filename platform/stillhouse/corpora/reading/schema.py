@@ -1,17 +1,20 @@
-"""The meaning of the columns and labels of pairs: by their names or as it is stated, never by a guess."""
+"""The meaning of columns and labels: by their names or as it is stated, never by a guess."""
 
 import json
 import operator
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from stillhouse.core.errors import BadInput, nearest, require
+from stillhouse.corpora.reading.languages import check_language
 from stillhouse.corpora.reading.rows import Row, Table, missing
+from stillhouse.corpora.tables import Rejected
 
 ENTAILMENT, CONTRADICTION, NEUTRAL = MEANINGS = ("entailment", "contradiction", "neutral")
-_NAMES = {
+_PAIRS = {
     "query": ("query", "anchor", "premise", "sentence1", "sent0", "question", "s1"),
     "passage": (
         *("passage", "positive", "hypothesis", "sentence2", "sent1", "answer", "document", "s2"),
@@ -21,6 +24,15 @@ _NAMES = {
     "label": ("label", "gold_label", "labels"),
     "score": ("score", "scores", "similarity", "similarity_score", "relevance", "is_duplicate"),
 }
+_NAMES: dict[str, dict[str, tuple[str, ...]]] = {
+    "sentences": {"text": ("text", "sentence")},
+    "pairs": _PAIRS,
+    "scores": dict.fromkeys(
+        ("query", "positive", "negatives", "score", "pos", "neg", "pos_scores", "neg_scores"), ()
+    ),
+    "parallel": {"source": ("english", "source"), "target": ("non_english", "target")},
+}
+"""Names of columns by kind of data and role."""
 UNUSED = "unused"
 _COMPARED = {
     ">=": operator.ge, "<=": operator.le, "!=": operator.ne, "==": operator.eq, "=": operator.eq,
@@ -49,35 +61,47 @@ def as_names(text: str, field: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Meaning:
-    """The meaning of columns and labels whose names do not tell it.
+class Schema:
+    """How files with columns are read where they do not say it themselves; the same for every kind of data.
 
     Attributes:
         columns: Column of each role: ``query: question, passage: answer``; ``unused`` names one that is not
-            used, or a list of them.
+            used, or a list of them. In a file without a header columns are called 1, 2, ….
         labels: Meaning of each label: ``0: contradiction, 1: entailment, 2: neutral``.
-        positive: Which rows are pairs: ``score >= 4``.
+        positive: Which rows are used: ``score >= 4``.
+        delimiter: Character between the cells of a text file, or ``tab``; empty recognises it.
+        header: Whether the first line has the names of the columns, ``yes`` or ``no``; empty recognises it.
+        language: Language of the texts, such as ``de``; empty recognises it.
+        owner: Kind of data that the fields are of, for messages.
     """
 
     columns: str = ""
     labels: str = ""
     positive: str = ""
+    delimiter: str = ""
+    header: str = ""
+    language: str = field(default="", metadata={"identity": "unless_default"})
+    owner: str = field(default="pairs", compare=False, metadata={"identity": False})
 
     def check(self) -> None:
         """Refuse what cannot be understood.
 
         Raises:
-            BadInput: A role or a meaning is unknown, or the condition is none.
+            BadInput: A role, a meaning or a language is unknown, or the condition is none.
         """
-        roles = (*_NAMES, UNUSED)
-        for role in as_names(self.columns, "pairs.columns"):
-            rule = f"pairs.columns must name roles: {', '.join(roles)}"
-            require(role in roles, rule, role=role, remedy=nearest(role, list(roles)))
-        for label, meaning in as_names(self.labels, "pairs.labels").items():
-            rule = f"pairs.labels must mean one of {', '.join(MEANINGS)}"
+        known = (*_NAMES[self.owner], UNUSED)
+        for role in as_names(self.columns, f"{self.owner}.columns"):
+            rule = f"{self.owner}.columns must name roles: {', '.join(known)}"
+            require(role in known, rule, role=role, remedy=nearest(role, list(known)))
+        for label, meaning in as_names(self.labels, f"{self.owner}.labels").items():
+            rule = f"{self.owner}.labels must mean one of {', '.join(MEANINGS)}"
             require(meaning in MEANINGS, rule, **{"label": label, "meaning": meaning})
         good = not self.positive or _CONDITION.fullmatch(self.positive) is not None
-        require(good, "pairs.positive must be such as `score >= 4`", positive=self.positive)
+        require(good, f"{self.owner}.positive must be such as `score >= 4`", positive=self.positive)
+        one = self.delimiter in ("", "tab") or len(self.delimiter) == 1
+        require(one, f"{self.owner}.delimiter must be one character, or tab", delimiter=self.delimiter)
+        require(self.header in ("", "yes", "no"), f"{self.owner}.header in ('yes', 'no')", header=self.header)
+        check_language(self.language, f"{self.owner}.language")
 
     @property
     def condition(self) -> tuple[str, str, str] | None:
@@ -85,29 +109,57 @@ class Meaning:
         found = _CONDITION.fullmatch(self.positive)
         return (found[1], found[2], found[3]) if found else None
 
+    def stated(self, columns: Sequence[str], source: str) -> dict[str, list[str]]:
+        """The columns that `columns` names for each role.
 
-NAMED = Meaning()
+        Raises:
+            BadInput: One of them, or that of `positive`, does not exist.
+        """
+        found = self.named()
+        condition = [self.condition[0]] if self.condition else []
+        for name in [*chain.from_iterable(found.values()), *condition]:
+            near = nearest(name, list(columns))
+            require(name in columns, f"{source} must have the column {name!r}", columns=columns, remedy=near)
+        return found
+
+    def named(self) -> dict[str, list[str]]:
+        """The names in `columns`, by role."""
+        named = as_names(self.columns, f"{self.owner}.columns")
+        listed = {role: names if isinstance(names, list) else [names] for role, names in named.items()}
+        return {role: list(map(str, names)) for role, names in listed.items()}
+
+    def rows(self, table: Table, column: str | None = None) -> Iterator[tuple[str, Row | Rejected]]:
+        """The rows of a table; those that are not ``positive`` are rejected, those without text left out.
+
+        Args:
+            table: The table.
+            column: The only column that is needed, where there is no condition.
+        """
+        for where, row in table.rows(None if self.positive else column):
+            if isinstance(row, Rejected) or is_positive(row, self, table):
+                yield where, row
+            else:
+                yield where, Rejected("", f"not {self.positive} (not used)")
+
+
+NAMED = Schema()
 """Every column and label means what its name says."""
 
 
-def roles(columns: list[str], meaning: Meaning, source: str) -> dict[str, list[str]]:
+def roles(columns: list[str], schema: Schema, source: str) -> dict[str, list[str]]:
     """Find the columns of the query, the passage, the negatives and the label, and those not used.
 
     Raises:
         BadInput: A role has two columns or none, a stated column does not exist, or a score or judgement is
             beside the pairs that nothing explains.
     """
-    named = as_names(meaning.columns, "pairs.columns")
-    stated = {role: names if isinstance(names, list) else [names] for role, names in named.items()}
-    condition = meaning.condition
-    taken = [*(name for names in stated.values() for name in names), *([condition[0]] if condition else [])]
-    for name in taken:
-        near = nearest(str(name), columns)
-        require(name in columns, f"{source} must have the column {name!r}", columns=columns, remedy=near)
+    stated = schema.stated(columns, source)
+    condition = schema.condition
+    taken = [*chain.from_iterable(stated.values()), *([condition[0]] if condition else [])]
     free = [name for name in columns if name not in taken]
     found = {
         role: stated.get(role) or [name for usual in names for name in free if name.lower() == usual]
-        for role, names in _NAMES.items()
+        for role, names in _PAIRS.items()
     }
     numbered = [
         name for name in free if name.lower().startswith(("negative_", "neg_")) and name[-1:].isdigit()
@@ -161,9 +213,9 @@ def value_of(row: Row, column: str, table: Table) -> str:
     return re.sub(r"^(-?\d+)\.0$", r"\1", str(int(value) if isinstance(value, bool) else value).strip())
 
 
-def is_positive(row: Row, meaning: Meaning, table: Table) -> bool:
+def is_positive(row: Row, schema: Schema, table: Table) -> bool:
     """Whether a row is a pair, by ``positive``."""
-    condition = meaning.condition
+    condition = schema.condition
     if condition is None:
         return True
     column, sign, wanted = condition
@@ -177,8 +229,8 @@ def is_positive(row: Row, meaning: Meaning, table: Table) -> bool:
 class Labels:
     """The labels of natural language inference, and those of them that have no meaning."""
 
-    def __init__(self, meaning: Meaning, source: str) -> None:
-        stated = as_names(meaning.labels, "pairs.labels")
+    def __init__(self, schema: Schema, source: str) -> None:
+        stated = as_names(schema.labels, "pairs.labels")
         self._meanings = {label.lower(): str(each) for label, each in stated.items()}
         self._stated, self._source = bool(stated), source
         self._seen: dict[str, str] = {}

@@ -1,0 +1,56 @@
+"""What the published forms were taken for: collections, tasks, claims and files of vectors."""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from stillhouse.corpora.published.glue import TASKS, task_name
+from stillhouse.corpora.reading.languages import recognised
+from stillhouse.corpora.reading.understood import Understood
+from stillhouse.corpora.tables import open_values, sample_of
+
+if TYPE_CHECKING:
+    from stillhouse.core.artifacts import Workspace
+    from stillhouse.corpora.search_task import SearchTask
+    from stillhouse.values.data import Examples, TextTable, VectorFiles
+
+_LOOKED_AT = 100
+
+
+def collection_read(workspace: "Workspace", source: str, task: "SearchTask") -> Understood:
+    """What a collection was taken for."""
+    tables = {"query": task.dev.queries, "passage": task.dev.passages}
+    return _understood(workspace, source, "collection", tables, note=task.summary)
+
+
+def task_read(workspace: "Workspace", name: str, root: str, examples: "Examples") -> Understood:
+    """What the training rows of a task were taken for."""
+    task, label_N = TASKS[task_name(name)], open_values(workspace, examples)["label"].tolist()
+    labels = {task.labels[label]: count for label, count in sorted(Counter(label_N).items())}
+    roles = {"text": task.first, **({"other": task.second} if task.second else {}), "label": task.label}
+    rows: dict[str, Any] = {"read": len(label_N), "kept": len(label_N), "labels": labels, "roles": roles}
+    return _understood(workspace, root, f"GLUE's {name}", dict(examples.columns), **rows)
+
+
+def claims_read(workspace: "Workspace", source: str, examples: "Examples", note: str) -> Understood:
+    """What the claims and pages of FEVER were taken for."""
+    return _understood(workspace, source, "FEVER's claims and pages", dict(examples.columns), note=note)
+
+
+def vectors_read(vectors: "VectorFiles") -> Understood:
+    """What files of vectors were taken for."""
+    columns = zip(("text", "vector", "role"), vectors.columns, strict=True)
+    length = "of length 1" if vectors.normalize else "not normalised"
+    note = f"{vectors.dimension} dimensions, {length}"
+    roles = {role: column for role, column in columns if column}
+    return Understood(vectors.source, "files of vectors", note=note, roles=roles)
+
+
+def _understood(
+    workspace: "Workspace", source: str, form: str, tables: dict[str, "TextTable"], **known: Any
+) -> Understood:
+    """A report with a text of each table, and their language."""
+    texts = {role: sample_of(workspace, table, _LOOKED_AT)[1] for role, table in tables.items()}
+    examples = {role: found[0] for role, found in texts.items() if found}
+    language = recognised(text for found in texts.values() for text in found[:_LOOKED_AT])
+    roles = known.pop("roles", dict(zip(tables, tables, strict=True)))
+    return Understood(source, form, language=language, roles=roles, examples=examples, **known)

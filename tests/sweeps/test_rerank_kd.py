@@ -326,7 +326,7 @@ def test_files_of_scores_are_trained_on_as_they_are(
     stage = planned(prepared.setting, loss="kl")
     assert [part.label for part in stage.chain()] == ["rerank_kd"] and stage.examples == examples
     folder = run(stage, workspace, where=WHERE)
-    assert export_stage(folder, tmp_path / "export").cosine > 0.9999
+    assert export_stage(folder, tmp_path / "export").parity > 0.9999
     labels = [path.name.rpartition("-")[0] for path in (workspace.root / "stores").iterdir()]
     assert not any("scored" in label or "pydocs" in label for label in labels), "nothing of it is embedded"
 

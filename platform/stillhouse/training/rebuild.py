@@ -77,6 +77,8 @@ def to_plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return {"value": _described(type(value), fields)}
+    if isinstance(value, Mapping):
+        return {"items": {name: to_plain(item) for name, item in value.items()}}
     return [to_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
@@ -94,4 +96,6 @@ def from_plain(value: Any) -> Any:
     if isinstance(value, Mapping) and set(value) == {"model"}:
         prompts = value["model"].get("prompts")
         return Model(**{**value["model"], "prompts": prompts and Prompts(**prompts)})
+    if isinstance(value, Mapping) and set(value) == {"items"}:
+        return {name: from_plain(item) for name, item in value["items"].items()}
     return tuple(from_plain(item) for item in value) if isinstance(value, list) else value

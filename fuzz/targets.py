@@ -32,6 +32,7 @@ from stillhouse.core.artifacts import (
     write_manifest,
 )
 from stillhouse.core.databases import damage_of_database
+from stillhouse.core.errors import BadInput
 from stillhouse.core.integrity import damaged_files, intact, is_whole
 from stillhouse.core.notes import read_note, write_note
 from stillhouse.core.tensors import read_tensors
@@ -316,8 +317,9 @@ def _read_marco(folder: Path) -> None:
 
 def _read_collections(folder: Path) -> None:
     for final in (False, True):
-        for collection in find_collections(str(folder), final=final)[0]:
-            _all(collection.stream())
+        with contextlib.suppress(BadInput):  # A collection may lack the split.
+            for collection in find_collections(str(folder), final=final)[0]:
+                _all(collection.stream())
 
 
 def _read_sentence_tasks(folder: Path) -> None:

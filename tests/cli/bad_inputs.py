@@ -307,6 +307,6 @@ def _others(folder: Path) -> None:
     (folder / "glue" / "RTE").mkdir(parents=True)
     (folder / "glue" / "RTE" / "train.tsv").write_text("index\tsentence1\nA\tB\n")
     (folder / "good-glue").mkdir()
-    rows = "".join(f"{i}\t{t}\t{t}\tentailment\n" for i, t in enumerate(TEXTS))
     for split in ("train", "dev"):
+        rows = "".join(f"{i}\t{split} {t}\t{t} {split}\tentailment\n" for i, t in enumerate(TEXTS))
         (folder / "good-glue" / f"{split}.tsv").write_text("index\tsentence1\tsentence2\tlabel\n" + rows)

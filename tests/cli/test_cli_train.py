@@ -86,7 +86,7 @@ def figures(arguments: list[str], report: Path) -> dict[str, float]:
 def test_the_figures_before_and_after_training_are_those_of_evaluate(
     train: Callable[..., dict[str, Any]], flags: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    low = ["--set", "batch_size=16", "--compute", "bfloat16"]
+    low = ["--set", "batch_size=16", "--compute", "auto"]
     kept = Path(flags[1]) / "figures"
     before = set(kept.glob("*.json"))
     report = train("mse", *low)
@@ -138,8 +138,8 @@ def test_task_training_scoring_and_export(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    lines = ["sentence\tlabel", *(f"{a} {b}\t{int(a == 'cat')}" for a, b in pairs())]
-    for split in ("train", "dev", "test-labeled"):
+    for split, lead in (("train", ""), ("dev", "a "), ("test-labeled", "the ")):
+        lines = ["sentence\tlabel", *(f"{lead}{a} {b}\t{int(a == 'cat')}" for a, b in pairs())]
         (tmp_path / f"{split}.tsv").write_text("\n".join(lines) + "\n")
     task = ["--task", "SST-2", "--task-root", str(tmp_path)]
     small = ["--set", "hidden=8", "--set", "distil_batch_size=16"]
@@ -158,10 +158,12 @@ def test_fine_tuned_teacher_logits_on_augmented_rows_with_fractions_of_labels(
     flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """BiLSTM_KD + TS on pairs at two fractions, then on the teacher's cosines; both are scored untuned."""
-    lines = ["question1\tquestion2\tis_duplicate"]
-    lines += [f"the {a} {b}\ta {b} {c}\t{int(a == c)}" for a, b in pairs() for c in (a, "sun")]
-    for split in ("train", "dev"):
-        (tmp_path / f"{split}.tsv").write_text("\n".join(lines[: None if split == "train" else 40]) + "\n")
+    for split, lead, rows in (("train", "", None), ("dev", "red ", 40)):
+        lines = ["question1\tquestion2\tis_duplicate"]
+        lines += [
+            f"the {lead}{a} {b}\ta {lead}{b} {c}\t{int(a == c)}" for a, b in pairs() for c in (a, "sun")
+        ]
+        (tmp_path / f"{split}.tsv").write_text("\n".join(lines[:rows]) + "\n")
     synset = "".join(f"  - {noun}\n" for noun in WORDS[:8])
     (tmp_path / "noun.act.yaml").write_text(f"00000001-n:\n  members:\n{synset}  partOfSpeech: n\n")
     report = tmp_path / "report.json"

@@ -84,8 +84,8 @@ def judged(tmp_path: Path) -> str:
     ("changes", "left_out"),
     [
         ({"sentences__split": True}, 60 * 5 + 60),
-        ({"sentences__longer": "pack", "sentences__max_words": 18}, 60),
-        ({"sentences__longer": "cut", "sentences__max_words": 9}, 60),
+        ({"sentences__longer": "pack", "sentences__max_words": 18, "max_length": 64}, 60),
+        ({"sentences__longer": "cut", "sentences__max_words": 9, "max_length": 64}, 60),
     ],
 )
 def test_no_piece_of_a_judged_passage_is_trained_on(

@@ -294,7 +294,7 @@ def test_what_was_made_without_prompts_keeps_its_name() -> None:
     search = spec(DocSearch, collection=Collection(texts, texts, "2" * 64))
     dev = DevSuite((spec(Agreement, store=store, pairs=500), search), select="x")
     found = [each.fingerprint for each in (store, TokenTable(texts, model, 128), dev, mined)]
-    assert found == ["3c5475d9179bcd54", "bb08029f70c4c6b4", "ffdc278c80057796", "348ff7b6e5fc9e60"]
+    assert found == ["3c5475d9179bcd54", "bb08029f70c4c6b4", "ffdc278c80057796", "5c626afffd1191f7"]
     assert replace(store, teacher=replace(model, prompts=Prompts("a", "b"))).fingerprint == store.fingerprint
     changes: list[dict[str, Any]] = [{"prompt": "query: "}, {"teacher": replace(model, dimension=8)}]
     assert len({replace(store, **change).fingerprint for change in changes} | {store.fingerprint}) == 3

@@ -81,7 +81,7 @@ def test_a_build_that_is_killed_goes_on_elsewhere_with_the_missing_shards(
     with pytest.raises(KeyboardInterrupt):
         build_store(Workspace(tmp_path / "one", remote), store, local=True)
     note = tmp_path / "mounted" / Workspace(tmp_path).key(store) / note_name(1)
-    note.write_text(note.read_text().replace('"rows": 10', '"rows": 11'))
+    note.write_text(note.read_text()[:-9])
     made[:] = []
     elsewhere = Workspace(tmp_path / "two", remote)
     build_store(elsewhere, store, local=True)

@@ -60,7 +60,7 @@ def test_a_line_records_its_time(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     MetricsLog(path).append(5, 40, {"loss": 1.5})
     line = json.loads(path.read_text())
-    assert set(line) == {"step", "examples", "time", "metrics", "check"} and line["metrics"] == {"loss": 1.5}
+    assert set(line) == {"step", "examples", "time", "metrics"} and line["metrics"] == {"loss": 1.5}
 
 
 def test_a_pulse_tells_what_was_seen_since_the_last_line(
@@ -86,7 +86,7 @@ def test_a_pulse_tells_what_was_seen_since_the_last_line(
 def test_a_pulse_that_is_damaged_or_of_an_earlier_run_tells_nothing(tmp_path: Path) -> None:
     Pulse(tmp_path).beat(48)
     path = tmp_path / "checkpoints" / "pulse.json"
-    path.write_bytes(path.read_bytes().replace(b"48", b"98"))
+    path.write_bytes(path.read_bytes()[:-9])
     assert seen_in(tmp_path) == (0, 0.0)
     Pulse(tmp_path).beat(48)
     assert seen_in(tmp_path)[0] == 48

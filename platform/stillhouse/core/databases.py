@@ -1,5 +1,6 @@
 """SQLite files: whether one can be read, a backup of one, and a damaged one moved aside."""
 
+import functools
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -65,7 +66,12 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def _problem(connection: sqlite3.Connection) -> str:
-    (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    # The answer may quote damaged text.
+    connection.text_factory = functools.partial(str, encoding="utf-8", errors="replace")
+    try:
+        (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except UnicodeDecodeError:  # An error whose words quote damaged text.
+        return "is damaged (its schema is not text)"
     return "" if found == "ok" else f"is damaged ({' '.join(str(found).split())})"
 
 

@@ -37,7 +37,7 @@ def evaluate_experiment(options: Namespace) -> None:
     report: dict[str, Any] = {"model": options.model, "title": model.title, "split": split}
     report["data"] = dict(found.facts)
     identities = {source.name: source.identity() for source in found.sources}
-    notes = [found.facts[name] for name in ("collection_notes",) if name in found.facts]
+    notes = [found.facts["collection_notes"]] if "collection_notes" in found.facts else []
     about = {"identity": identities[model.name], "split": split, "notes": notes}
     report["about"] = {**about, "figures": dict(found.about)}
     show(f"model: {model.title}, identity {identities[model.name][:16]}")

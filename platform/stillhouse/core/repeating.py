@@ -12,7 +12,6 @@ def repeated(
     every_s: float,
     name: str,
     patience_s: float | None = None,
-    at_end: bool = False,
 ) -> Iterator[None]:
     """Call something every few seconds in a thread, as long as the block runs; the first time after a wait.
 
@@ -21,14 +20,11 @@ def repeated(
         every_s: Seconds between two calls.
         name: Name of the thread.
         patience_s: How long the end of the block waits for a call that goes on; None waits for its end.
-        at_end: Whether it is called once more when the block has ended.
     """
     ended = threading.Event()
 
     def work() -> None:
         while not ended.wait(every_s):
-            action()
-        if at_end:
             action()
 
     thread = threading.Thread(target=work, name=name, daemon=True)

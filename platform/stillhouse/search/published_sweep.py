@@ -1,4 +1,6 @@
-"""A sweep in the remote: its study and its journal are published after every trial, and a new head goes on.
+"""A sweep where others see it: its study and its journal are published after every trial.
+
+A new head goes on from the remote; in a database a team sees the studies of all its sweeps.
 
 What is published is the backup of the study, which is consistent, and the small files beside it. Trials
 that were running keep their numbers and values, and continue from the published checkpoints of their stages.
@@ -6,37 +8,45 @@ What a tracking server has confirmed is not published: a new head sends the jour
 nothing where the runs are known, and makes them where they are not.
 """
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stillhouse.core.artifacts import FETCHING, Workspace, locked
 from stillhouse.core.console import say, warn
 from stillhouse.core.errors import BadInput
 from stillhouse.core.notes import SWEEPS
 from stillhouse.core.remotes import Remote, files_in
+from stillhouse.search.options import STUDY_DATABASE
 from stillhouse.search.study_backup import BACKUP, STUDY, ended_trials, ended_trials_of, put_aside_study
+
+if TYPE_CHECKING:
+    from stillhouse.search.study_in_database import StudyInDatabase
 
 _OF_THIS_NODE = ("tune/", BACKUP, f"{STUDY}-", "confirmed.json")
 """Beginnings of the names of files that are of use to this node alone."""
-
-
 _GROWING = ".jsonl"
 """Ending of the names of logs, which other threads write to."""
 
 
 class PublishedSweep:
-    """Keeps the folder of a sweep in the remote, if the workspace has one.
+    """Keeps the folder of a sweep in the remote and its study in a database, if there are such.
 
     Args:
         workspace: The workspace.
         folder: The sweep's folder.
+
+    Raises:
+        BadInput: The environment names a database that is no Postgres, or has no driver installed.
     """
 
     def __init__(self, workspace: Workspace, folder: Path) -> None:
         self.workspace, self.folder = workspace, folder
         self.key = f"{SWEEPS}/{folder.name}"
         self._reported = ""
+        self.database = _database(folder)
 
     def restore(self) -> None:
         """Fetch the sweep's files, if the remote knows more finished trials than this node.
@@ -59,7 +69,9 @@ class PublishedSweep:
         say(f"sweep {self.folder.name}: going on from the remote (finished trials: {ended_trials(study)})")
 
     def publish(self) -> None:
-        """Publish the sweep's files as they are; a remote that fails is reported, and the sweep goes on."""
+        """Publish the sweep as it is; a remote or database that fails is reported, and the sweep goes on."""
+        if self.database is not None:
+            self.database.update()
         remote = self.workspace.remote
         if remote is None:
             return
@@ -82,3 +94,12 @@ class PublishedSweep:
                 # It must not grow between its checksum and its bytes.
                 paths[name] = Path(shutil.copyfile(self.folder / name, Path(held) / name))
             remote.replace(paths, self.key)
+
+
+def _database(folder: Path) -> "StudyInDatabase | None":
+    url = os.environ.get(STUDY_DATABASE, "").strip()
+    if not url:
+        return None
+    from stillhouse.search.study_in_database import StudyInDatabase  # Loads Optuna, for those who use it.
+
+    return StudyInDatabase(url, folder)

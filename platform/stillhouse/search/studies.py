@@ -1,11 +1,7 @@
-"""Optuna studies: made and opened in a file or a database, and brought from one to the other.
-
-A study in a file is what a search goes on from. Its trials are known by their numbers, so those of a copy
-are the same trials.
-"""
+"""Optuna studies in files: made, opened, and opened only to be read."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,10 +9,8 @@ from urllib.parse import quote
 
 import optuna
 from optuna.storages import RDBStorage
-from optuna.trial import FrozenTrial
 
 from stillhouse.core.artifacts import replacing
-from stillhouse.core.errors import require
 
 SEARCH = "search"
 """The attribute of a study that says what it searches: its ``space`` and ``objectives``."""
@@ -42,17 +36,6 @@ def open_study(path: Path, directions: Sequence[Any]) -> tuple[RDBStorage, int]:
         with replacing(path) as temporary:
             _with_study(temporary, directions)[0].engine.dispose()
     return _with_study(path, directions)
-
-
-def make_study(
-    path: Path, directions: Sequence[Any], attributes: Mapping[str, Any], trials: Iterable[FrozenTrial]
-) -> None:
-    """Write a study into a new file, which is there whole or not at all."""
-    with replacing(path) as temporary:
-        storage, study = _with_study(temporary, directions)
-        copy_attributes(attributes, storage, study)
-        copy_trials(trials, storage, study)
-        storage.engine.dispose()
 
 
 def reading_storage(path: Path) -> RDBStorage:
@@ -90,38 +73,6 @@ def copy_attributes(attributes: Mapping[str, Any], storage: RDBStorage, study: i
     if SEARCH in attributes:  # By these names optuna-dashboard shows the objectives.
         names = [name for name, _ in attributes[SEARCH]["objectives"]]
         storage.set_study_system_attr(study, _METRIC_NAMES, names)
-
-
-def copy_trials(trials: Iterable[FrozenTrial], storage: RDBStorage, study: int) -> None:
-    """Bring the trials of a study to where another copy of it has them; what has ended stays as it is.
-
-    Raises:
-        BadInput: The study has another trial under a number, so that it is not a copy.
-    """
-    known = {trial.number: trial for trial in storage.get_all_trials(study, deepcopy=False)}
-    for trial in sorted(trials, key=lambda trial: trial.number):
-        there = known.get(trial.number) or storage.get_trial(storage.create_new_trial(study, trial))
-        require(
-            there.number == trial.number and there.params == trial.params,
-            "two copies of a study must have the same trials",
-            trial=trial.number,
-            values=trial.params,
-            there=there.params,
-        )
-        if not there.state.is_finished():
-            _bring(there, trial, storage)
-
-
-def _bring(there: FrozenTrial, trial: FrozenTrial, storage: RDBStorage) -> None:
-    """Give an unfinished trial the evaluations, attributes and the end that its other copy has."""
-    for step, value in trial.intermediate_values.items():
-        if step not in there.intermediate_values:
-            storage.set_trial_intermediate_value(there._trial_id, step, value)
-    for name, content in trial.user_attrs.items():
-        if there.user_attrs.get(name) != content:
-            storage.set_trial_user_attr(there._trial_id, name, content)
-    if trial.state.is_finished():
-        storage.set_trial_state_values(there._trial_id, trial.state, trial.values)
 
 
 def _with_study(path: Path, directions: Sequence[Any]) -> tuple[RDBStorage, int]:

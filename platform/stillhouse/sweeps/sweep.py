@@ -1,10 +1,9 @@
 """A sweep, from a corpus to the best student: prepare, search, compare, deliver. The same call resumes it."""
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stillhouse.cluster.slots import Slots
 from stillhouse.core.artifacts import Workspace, locked, remove_leftovers
@@ -21,7 +20,7 @@ from stillhouse.preflight.bank import full_bank
 from stillhouse.preflight.examination import at_start
 from stillhouse.preflight.finding import print_concerns
 from stillhouse.preflight.planned import texts_of
-from stillhouse.search.options import LATENCY, STUDY_DATABASE, SweepOptions
+from stillhouse.search.options import LATENCY, SweepOptions
 from stillhouse.search.published_sweep import PublishedSweep
 from stillhouse.search.study_backup import STUDY, ended_trials, restore_study
 from stillhouse.sweeps.begun import changes_since, search_of, write_experiment
@@ -29,9 +28,6 @@ from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
 from stillhouse.sweeps.forecast import EMBEDDING, READING, keep_seconds, tested_models
 from stillhouse.sweeps.session import session
 from stillhouse.values.data import Teacher
-
-if TYPE_CHECKING:
-    from stillhouse.search.study_mirror import StudyMirror
 
 
 def sweep(options: SweepOptions) -> dict[str, Any]:
@@ -45,7 +41,6 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
             data, a point of the space has a batch larger than the rows that it would train on, or a single
             trial needs more resources than the cluster has.
     """
-    mirror = mirror_of(sweep_folder(options))
     with (
         contextlib.ExitStack() as held,
         timed_job() as clock,
@@ -57,7 +52,7 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
             need=options.need,
             wait_s=options.wait_s,
             verbose=options.verbose,
-            check=lambda: held.enter_context(_checked_folder(options, mirror)),
+            check=lambda: held.enter_context(_checked_folder(options)),
             remote=options.remote,
         ) as (workspace, device),
     ):
@@ -81,8 +76,7 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
         from stillhouse.sweeps.search_and_deliver import search_and_deliver
 
         cold = not ended_trials(folder / STUDY)
-        with contextlib.nullcontext() if mirror is None else mirror.following():
-            report = search_and_deliver(options, prepared, workspace, folder, slots, clock)
+        report = search_and_deliver(options, prepared, workspace, folder, slots, clock)
         if cold:  # Of a sweep that goes on, a part of the work was done before.
             keep_seconds(folder, clock, tested_models(prepared.refit is not None))
         return report
@@ -144,7 +138,7 @@ def open_sweep(options: SweepOptions, prepared: Prepared, workspace: Workspace) 
 
 
 @contextlib.contextmanager
-def _checked_folder(options: SweepOptions, mirror: "StudyMirror | None") -> Iterator[None]:
+def _checked_folder(options: SweepOptions) -> Iterator[None]:
     """Hold the sweep for this command; refuse another search under its name, and heal or fetch its study."""
     folder = sweep_folder(options)
     held = (
@@ -153,21 +147,9 @@ def _checked_folder(options: SweepOptions, mirror: "StudyMirror | None") -> Iter
     )
     with locked(lock_of_sweep(folder), wait=False, held=held):
         PublishedSweep(Workspace(options.root.resolve(), remote_at(options.remote)), folder).restore()
-        if mirror is not None:
-            mirror.restore()
         check_same_sweep(options)
         restore_study(folder)
         yield
-
-
-def mirror_of(folder: Path) -> "StudyMirror | None":
-    """Where a sweep's study is copied to; None where no database is named."""
-    url = os.environ.get(STUDY_DATABASE, "").strip()
-    if not url:
-        return None
-    from stillhouse.search.study_mirror import StudyMirror  # Loads Optuna, for those who use it.
-
-    return StudyMirror(url, folder)
 
 
 def lock_of_sweep(folder: Path) -> Path:

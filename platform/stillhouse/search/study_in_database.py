@@ -59,7 +59,7 @@ class StudyInDatabase:
             if problem != self._reported:
                 warn(
                     f"sweep {self.folder.name}: its study in {redacted(self.url)} is behind the one in the "
-                    f"workspace: {problem}. The end of the next trial, or the same command, brings it up to date."
+                    f"workspace: {problem}. The next trial or the same command brings it up to date."
                 )
             self._reported = problem
 

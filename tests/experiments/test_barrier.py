@@ -168,6 +168,28 @@ def test_a_task_is_trained_on_no_row_that_is_measured(read: Read, tmp_path: Path
     assert context.barrier.left_out == {"texts": Counter(sst2=10), "rows": Counter(sst2=2)}
 
 
+def test_a_pair_of_a_task_is_compared_whole(
+    read: Read, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Published pairs of train and dev share questions; only the pair, in either order, is measured."""
+    pairs = list(zip(TEXTS[200:210], TEXTS[210:220], strict=True))
+    rows = {"train": pairs, "dev": [(pairs[0][0], TEXTS[220]), (pairs[1][1], pairs[1][0]), pairs[2]]}
+    for split, found in rows.items():
+        lines = ["question1\tquestion2\tis_duplicate", *(f"{first}\t{second}\t1" for first, second in found)]
+        write_lines(tmp_path / "qqp" / f"{split}.tsv", lines)
+    context = read(
+        **{"task__name": "qqp", "task__root": str(tmp_path / "qqp"), "budget__finetune": 4},
+        sentences__corpus=write_lines(tmp_path / "texts.txt", TEXTS[:90]),
+    )
+    task = context.get(LabelledTask)
+    assert task is not None and row_texts(context, task.examples) == {
+        (second, first) for first, second in (pairs[0], *pairs[3:])
+    }
+    assert context.barrier.left_out["rows"] == Counter(qqp=2)
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"text <- question1 {pairs[0][0]} other <- question2 {pairs[0][1]}" in said
+
+
 def test_translations_are_held_out_against_published_sets(
     experiment: Experiment, workspace: Workspace, tmp_path: Path
 ) -> None:

@@ -72,13 +72,18 @@ class Barrier:
                     known.setdefault(dedup_key(part), name)
         return known
 
-    def bars(self, text: str) -> str:
-        """Name the evaluator that measures with a cleaned text or a sentence of it; empty if none does."""
+    def bars(self, text: str, *, but: str = "") -> str:
+        """Name the evaluator that measures with a cleaned text or a sentence of it; empty if none does.
+
+        Args:
+            text: The text.
+            but: An evaluator that does not count.
+        """
         if not self.tables:
             return ""
         told = (sentence for sentence in _sentences(text) if is_telling(sentence))
-        parts = chain([text], told)
-        return next((name for part in parts if (name := self._evaluators.get(dedup_key(part)))), "")
+        named = (self._evaluators.get(dedup_key(part), but) for part in chain([text], told))
+        return next((name for name in named if name != but), "")
 
     def checking(self, counts: Counter[str]) -> Callable[[str], str | Rejected]:
         """Make what rejects the barred ones of cleaned texts, and counts them by evaluator."""
@@ -106,35 +111,38 @@ class Barrier:
         """Leave barred texts out of a table; see `without`."""
         return self.without(Examples({"text": table}, AllRows(), table.label), "texts").columns["text"]
 
-    def without(self, examples: Examples, what: str) -> Examples:
+    def without(self, examples: Examples, what: str, *, but: str = "") -> Examples:
         """Leave out the rows that name a barred text, and those texts; the result is cached.
 
         Args:
             examples: The rows; they are returned as they are if none is barred.
             what: The rows in a word.
+            but: An evaluator that does not count.
 
         Raises:
             BadInput: If no row would remain.
         """
         if not self.tables:
             return examples
-        signature = {"source": examples.fingerprint, "barrier": self.signature}
+        signature = {"source": examples.fingerprint, "barrier": self.signature} | (
+            {"but": but} if but else {}
+        )
         note = note_path(self.workspace, f"{examples.label}-kept", signature)
         with locked(note.with_suffix(".lock")):
             noted: dict[str, Any] = read_json(note) if has_note(note) else {}
             kept = restore_examples(self.workspace, noted["examples"]) if noted.get("examples") else None
             if not noted or (noted["examples"] and kept is None):
-                kept, counts = self._kept(examples, what)
+                kept, counts = self._kept(examples, what, but)
                 noted = {"examples": describe_examples(kept) if kept else None, "left_out": counts}
                 write_note(note, noted)
         self.report(what, noted["left_out"])
         return kept or examples
 
-    def _kept(self, examples: Examples, what: str) -> tuple[Examples | None, dict[str, int]]:
+    def _kept(self, examples: Examples, what: str, but: str) -> tuple[Examples | None, dict[str, int]]:
         """The rows that name no barred text, None for all of them, and the numbers of the others."""
         workspace, places = self.workspace, {"": 0, **{name: at + 1 for at, name in enumerate(self.tables)}}
         barred: dict[TextTable, IntArray] = {
-            table: np.array([places[self.bars(text)] for text in open_texts(workspace, table)])
+            table: np.array([places[self.bars(text, but=but)] for text in open_texts(workspace, table)])
             for table in dict.fromkeys(examples.columns.values())
         }
         rows = open_examples(workspace, examples)

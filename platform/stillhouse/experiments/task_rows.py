@@ -14,7 +14,7 @@ from stillhouse.corpora.barrier import Barrier
 from stillhouse.corpora.published.glue import TASKS, LabelledData, Row, read_task, resolve_task, task_name
 from stillhouse.corpora.reading.corpus import list_files
 from stillhouse.corpora.reading.ingest import note_path, read_once
-from stillhouse.corpora.reading.sentences import clean
+from stillhouse.corpora.reading.sentences import clean, dedup_key
 from stillhouse.corpora.tables import open_rows, open_texts, open_values, write_rows, write_texts
 from stillhouse.corpora.wordnet import read_wordnet
 from stillhouse.evaluation.classification import Classification, CosineThreshold
@@ -61,6 +61,33 @@ def read_labelled_task(workspace: Workspace, given: str, root: str) -> tuple[Tas
         untuned = DevSuite((bare,), select=f"{task}_cosine_accuracy")
     examples = task_examples(workspace, train)
     return TaskData(examples, classes=classes, dev=steering, untuned=untuned), final
+
+
+def unmeasured_rows(barrier: Barrier, examples: Examples, task: str, root: str) -> Examples:
+    """Leave out the rows that a split of the task measures, and those that name a text of another evaluator.
+
+    A pair is compared whole, in either order: the published train and dev rows of QQP share questions.
+
+    Args:
+        barrier: What is measured with, the splits of the task under its name.
+        examples: The rows that `task_examples` wrote.
+        task: Name of the task.
+        root: Folder of its files.
+    """
+    measured = {_key(row) for split in measured_splits(task, root) for row in read_task(split)}
+    rows = _rows_of(barrier.workspace, examples)
+    kept = [row for row in rows if _key(row) not in measured]
+    counts = {task: len(rows) - len(kept)}
+    if not kept:
+        raise barrier.refusal("rows", counts)
+    if counts[task]:
+        examples = write_task_rows(barrier.workspace, kept, f"{examples.label}-unmeasured", {"task": task})
+    barrier.report("rows", counts)
+    return barrier.without(examples, "rows", but=task)
+
+
+def _key(row: Row) -> frozenset[bytes]:
+    return frozenset(dedup_key(clean(text)) for text in (row.first, row.second) if text)
 
 
 def task_examples(workspace: Workspace, data: LabelledData) -> Examples:

@@ -91,12 +91,14 @@ class LabelledTask(DataKind[TaskData]):
     def prepare(self, context: "Preparation") -> TaskData:
         """Read the rows, and register what measures the test rows."""
         from stillhouse.experiments.sources_read import task_read
-        from stillhouse.experiments.task_rows import read_labelled_task
+        from stillhouse.experiments.task_rows import read_labelled_task, unmeasured_rows
 
         task, final = read_labelled_task(context.workspace, self.name, self.root)
         task_read(context.workspace, self.name, self.root, task.examples).say()
         if context.training:
-            task = replace(task, examples=context.barrier.without(task.examples, "rows"))
+            name = task_name(self.name)
+            rows = unmeasured_rows(context.barrier, task.examples, name, self.root)
+            task = replace(task, examples=rows)
         context.test += final
         context.reads(task.examples.columns["text"])
         context.facts |= {"task": self.name}

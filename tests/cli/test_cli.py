@@ -348,8 +348,8 @@ def test_a_full_disk_and_a_worker_error_count_as_bad_input(
 
 
 def test_settings_are_parsed_as_json_where_possible() -> None:
-    read = settings(["beta1=2", "kernel=imq", "layers=[0, 2]", "gamma=1e-3"])
-    assert read == {"beta1": 2, "kernel": "imq", "layers": [0, 2], "gamma": 1e-3}
+    read = settings(["beta1=2", "kernel=imq", "layers=[0, 2]", "gamma=1e-3", "a=true", "b=True"])
+    assert read == {"beta1": 2, "kernel": "imq", "layers": [0, 2], "gamma": 1e-3, "a": True, "b": True}
     with pytest.raises(BadInput):
         settings(["=3"])
 

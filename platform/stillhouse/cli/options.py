@@ -26,6 +26,9 @@ from stillhouse.training.where import threads_alone
 _TEACHERS = '[{"name": "all-MiniLM-L6-v2"}, {"vectors": "files/*.parquet", "weight": 0.5}]'
 _SOURCES = '[{"corpus": "texts.txt", "share": 0.7}, {"corpus": "queries.txt", "share": 0.3, "role": "query"}]'
 
+_PYTHON = {"True": True, "False": False, "None": None}
+"""Values as Python writes them."""
+
 
 def settings(pairs: list[str]) -> dict[str, Any]:
     """The values of `--set NAME=VALUE`, each read as JSON where it is JSON, otherwise as a string.
@@ -43,7 +46,7 @@ def settings(pairs: list[str]) -> dict[str, Any]:
         try:
             values[name] = parse_json(text)
         except ValueError:
-            values[name] = text
+            values[name] = _PYTHON.get(text, text)
     return values
 
 

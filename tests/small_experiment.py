@@ -129,9 +129,8 @@ def ranking_task(workspace: Workspace, claims: int = 40, candidates: int = 4) ->
     return RankingTask(train, dev, rows=claims)
 
 
-@pytest.fixture
-def context(prepared: Prepared, workspace: Workspace) -> Context:
-    """The context given to trials of an IBKD sweep with both stages."""
+def context_in(workspace: Workspace, prepared: Prepared) -> Context:
+    """The context given to trials of an IBKD sweep with both stages, in a workspace with the embedded sentences."""
     setting, tables = prepared.setting, {}
     for seed, column in enumerate(("query", "passage"), start=1):
         tables[column] = write_texts(workspace, column, sentences(40, seed))
@@ -162,6 +161,20 @@ def context(prepared: Prepared, workspace: Workspace) -> Context:
         where=Where(device="cpu", threads=1),
         quality=setting.dev.select,
     )
+
+
+@pytest.fixture
+def context(prepared: Prepared, workspace: Workspace) -> Context:
+    """A context of the test's own."""
+    return context_in(workspace, prepared)
+
+
+@pytest.fixture(scope="module")
+def shared_context(embedded: tuple[Path, Prepared], tmp_path_factory: pytest.TempPathFactory) -> Context:
+    """A context of the tests of a file, for what they all read."""
+    workspace = Workspace(tmp_path_factory.mktemp("shared") / "runs")
+    shutil.copytree(embedded[0], workspace.root)
+    return context_in(workspace, embedded[1])
 
 
 def write_fever(root: Path) -> None:

@@ -32,9 +32,9 @@ def trained(context: Context, seed: int, method: str = "leaf", **values: float) 
     return Workspace(Path(context.root)).path(one.plan(given))
 
 
-@pytest.fixture
-def seeds(context: Context) -> list[Path]:
-    return [trained(context, seed) for seed in (1, 2, 3)]
+@pytest.fixture(scope="module")
+def seeds(shared_context: Context) -> list[Path]:
+    return [trained(shared_context, seed) for seed in (1, 2, 3)]
 
 
 def test_it_is_the_mean_of_the_weights(seeds: list[Path], tmp_path: Path) -> None:
@@ -80,13 +80,13 @@ def test_an_asymmetric_soup_searches_its_teacher(seeds: list[Path], tmp_path: Pa
 
 
 def test_students_that_cannot_be_averaged_are_refused(
-    seeds: list[Path], context: Context, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    seeds: list[Path], shared_context: Context, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(BadInput, match=r"two or more different stages.*leaf"):
         averaged([seeds[0], seeds[0]], TEXTS)
     ibkd = {"distil_batch_size": 8, "finetune_batch_size": 8, "projection": 8}
-    follow(ibkd, context, lambda report: None)
-    other = Workspace(Path(context.root)).path(context.plan(ibkd))
+    follow(ibkd, shared_context, lambda report: None)
+    other = Workspace(Path(shared_context.root)).path(shared_context.plan(ibkd))
     with pytest.raises(BadInput, match=r"finetune-\w+ has another student than leaf"):
         averaged([seeds[0], other], TEXTS)
     target = tmp_path / "none"

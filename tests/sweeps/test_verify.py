@@ -27,17 +27,16 @@ from stillhouse.training import checkpoint
 VALUES = {"batch_size": 16, "learning_rate": 1e-3}
 
 
-@pytest.fixture
-def experiment(tmp_path: Path, tiny_model: Path) -> Experiment:
-    made: Experiment = quick_experiment(tmp_path, tiny_model)
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Experiment:
+    made: Experiment = quick_experiment(tmp_path_factory.mktemp("texts"), tiny_model)
     return made
 
 
-@pytest.fixture
-def root(tmp_path: Path, experiment: Experiment, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, experiment: Experiment) -> Path:
     """A workspace with a trained stage, and a sweep as a command leaves it behind."""
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    root = tmp_path / "runs"
+    root = tmp_path_factory.mktemp("made") / "runs"
     trained = stillhouse.train("mse", experiment, values=VALUES, root=root)
     sweep = root / "sweeps" / "s"
     write_note(sweep / "sweep.json", {"identity": {}})
@@ -54,12 +53,20 @@ def root(tmp_path: Path, experiment: Experiment, monkeypatch: pytest.MonkeyPatch
     journal.close()
     write_note(sweep / "test-1.json", {"student": {"metrics": {"q": 0.25}}})
     stillhouse.export(trained.folder, sweep / "export")
-    files = checksums_of_export(sweep / "export")
-    write_note(
-        sweep / "export.json",
-        {"weights_sha256": "", "parity": 1.0, "stage": str(trained.folder), FILES: files},
-    )
     (root / "openings.jsonl").write_text('{"suite": "a", "what": "b", "time": "c"}\n')
+    return root
+
+
+@pytest.fixture
+def root(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The test's own copy of the workspace."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    root = tmp_path / "runs"
+    shutil.copytree(made, root)
+    sweep, (manifest,) = root / "sweeps" / "s", root.glob("stages/*/manifest.json")
+    files = checksums_of_export(sweep / "export")
+    exported = {"weights_sha256": "", "parity": 1.0, "stage": str(manifest.parent), FILES: files}
+    write_note(sweep / "export.json", exported)
     return root
 
 

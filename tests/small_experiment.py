@@ -130,7 +130,7 @@ def ranking_task(workspace: Workspace, claims: int = 40, candidates: int = 4) ->
 
 
 def context_in(workspace: Workspace, prepared: Prepared) -> Context:
-    """The context given to trials of an IBKD sweep with both stages, in a workspace with the embedded sentences."""
+    """The context given to trials of an IBKD sweep with both stages, where the sentences are embedded."""
     setting, tables = prepared.setting, {}
     for seed, column in enumerate(("query", "passage"), start=1):
         tables[column] = write_texts(workspace, column, sentences(40, seed))

@@ -174,7 +174,7 @@ print(plan().__class__, Examples({}, plan()).fingerprint != Examples({}, plan(ma
 
 def test_a_rule_of_mining_is_added_in_the_file_of_the_rule(tmp_path: Path) -> None:
     """Three additions to one class, in a copy, make a flag, a path and a part of what names the rows."""
-    shutil.copytree(ROOT / "platform", tmp_path / "platform", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "platform", tmp_path / "platform")
     file = tmp_path / "platform" / "stillhouse" / "values" / "mining.py"
     text = file.read_text().rstrip("\n") + "\n" + MASK  # `excluded` is the last of its methods
     anchors = {

@@ -82,7 +82,9 @@ def test_transformer_architectures(kind: str, make_model: MakeModel, tmp_path: P
     assert_exported(TransformerStudent(base, layers=(0, 2), projection=8), base, tmp_path / "onnx")
 
 
-@pytest.mark.parametrize(("pooling", "normalize"), [("cls", True), ("max", False)])
+@pytest.mark.parametrize(
+    ("pooling", "normalize"), [pytest.param("cls", True, marks=pytest.mark.long), ("max", False)]
+)
 def test_every_pooling_and_normalisation(
     pooling: str, normalize: bool, make_model: MakeModel, tmp_path: Path
 ) -> None:

@@ -51,7 +51,6 @@ def exported(kind: str, form: str, make_model: MakeModel, folder: Path) -> Stude
     ("kind", "form"),
     [
         ("bert", ONNX),
-        ("bert", ONNX_INT8),
         pytest.param("modernbert", ONNX, marks=pytest.mark.long),
         ("recurrent", ONNX),
         ("cls", ONNX_INT8),

@@ -105,6 +105,11 @@ def test_an_empty_node_computes_nothing_again(
     assert load_file(tmp_path / "export" / "model.safetensors")
 
 
+@pytest.mark.parametrize(
+    "url",
+    [pytest.param("mounted", marks=pytest.mark.long), pytest.param("s3", marks=needs_moto)],
+    indirect=True,
+)
 def test_training_that_is_killed_here_goes_on_there_to_the_same_weights(
     url: str,
     train: Train,

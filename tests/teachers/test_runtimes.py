@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from stillhouse.core.artifacts import Workspace, read_manifest, write_manifest
 from stillhouse.core.errors import BadInput
@@ -48,6 +48,24 @@ def vectors(workspace: Workspace, store: Store) -> FloatArray:
     return np.asarray(reader.gather(reader.rows))
 
 
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("graphs")
+
+
+@pytest.fixture
+def written_once(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The teacher's graph is written once for this file, which takes seconds, and copied from then on."""
+    write, kept = runtimes._write, graphs / "teacher.onnx"
+
+    def copied(teacher: nn.Module, graph: Path, store: Store) -> None:
+        if not kept.exists():
+            write(teacher, kept, store)
+        shutil.copyfile(kept, graph)
+
+    monkeypatch.setattr(runtimes, "_write", copied)
+
+
 def test_a_store_of_pytorch_has_the_key_that_it_had(store: Store) -> None:
     assert "runtime" not in canonical(store)["with"]
     assert len({replace(store, runtime=runtime).fingerprint for runtime in RUNTIMES}) == len(RUNTIMES)
@@ -55,6 +73,7 @@ def test_a_store_of_pytorch_has_the_key_that_it_had(store: Store) -> None:
         replace(store, runtime="tensorrt")
 
 
+@pytest.mark.usefixtures("written_once")
 @pytest.mark.parametrize("runtime", [ONNX, pytest.param(OPENVINO, marks=pytest.mark.long)])
 def test_a_converted_teacher_gives_the_vectors_of_pytorch_and_resumes_bit_for_bit(
     runtime: str, workspace: Workspace, store: Store
@@ -117,6 +136,7 @@ def shifted(graph: Path, threads: int, compute: str) -> Encode:
     return encode
 
 
+@pytest.mark.usefixtures("written_once")
 def test_a_runtime_that_disagrees_is_refused_by_name(
     workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,7 +32,7 @@ MAX_LENGTH = 12
 def exports(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[StudentEncoder, Path]:
     """One student in every form; its texts are cut at 12 tokens, and its vectors are not of length 1."""
     base, folder = Model("tiny", path=str(tiny_model)), tmp_path_factory.mktemp("exports")
-    student = RecurrentStudent(base, unit=2, repeats=2, pooling="max", normalize=False)
+    student = RecurrentStudent(base, unit=1, repeats=2, pooling="max", normalize=False)
     encoder = StudentEncoder(student, student.tokenizer.path, MAX_LENGTH)
     for form in FORMATS:
         write_format(form, encoder, folder / form, TEXTS)

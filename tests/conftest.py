@@ -3,6 +3,7 @@
 import collections
 import functools
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -25,14 +26,16 @@ pytest_plugins = ["small_experiment", "small_world"]
 
 
 @functools.cache
-def starts_ray(file: str) -> bool:
-    """Return whether a file has tests that start Ray."""
-    return "pytest.mark.ray" in (Path(__file__).parent.parent / file).read_text()
+def starts_ray(file: str, chosen: str) -> bool:
+    """Return whether a file has tests that start Ray among those of a mark expression."""
+    marks = re.findall(r"mark\.ray\b.*\n.*", (Path(__file__).parent.parent / file).read_text())
+    return any(chosen != "not long" or "mark.long" not in each for each in marks)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put tests that start Ray first, so that one process runs them while the others do the rest."""
-    items.sort(key=lambda item: not starts_ray(item.nodeid.partition("::")[0]))
+    chosen = config.option.markexpr
+    items.sort(key=lambda item: not starts_ray(item.nodeid.partition("::")[0], chosen))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -57,7 +60,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByFile(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return "ray" if starts_ray(file) and not file.endswith("test_sweep_kill.py") else file
+            alone = file.endswith("test_sweep_kill.py") or not starts_ray(file, config.option.markexpr)
+            return file if alone else "ray"
 
     return ByFile(config, log)
 

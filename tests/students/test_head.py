@@ -164,7 +164,7 @@ def test_training_lowers_the_loss_and_the_export_is_pooled_alike(
         teacher=TeacherChoice(str(folder)),
         student=TransformerChoice(layers="first", keep=2),
         data=(Sentences(corpus=str(tmp_path / "corpus.txt"), count=0, held_out=20),),
-        budget=Budget(distil=480, evaluations=4),
+        budget=Budget(distil=480, evaluations=1),
         compute="float32",
     )
     setting = prepare(experiment, workspace, Embedding(local=True)).setting

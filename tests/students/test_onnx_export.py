@@ -74,9 +74,8 @@ def assert_exported(student: nn.Module, base: Model, folder: Path) -> None:
     assert exported.dim == student.dim and exported.encode([]).shape == (0, exported.dim)
 
 
-@pytest.mark.parametrize(
-    "kind", ["bert", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("mpnet", "modernbert"))]
-)
+@pytest.mark.long  # That of BERT is also in test_onnx_stock.py.
+@pytest.mark.parametrize("kind", ["bert", "mpnet", "modernbert"])
 def test_transformer_architectures(kind: str, make_model: MakeModel, tmp_path: Path) -> None:
     base = make_model(kind)
     assert_exported(TransformerStudent(base, layers=(0, 2), projection=8), base, tmp_path / "onnx")
@@ -123,7 +122,9 @@ def test_a_graph_with_other_vectors_is_refused(
         export_onnx(StaticStudent(base), base.path, MAX_LENGTH, tmp_path / "onnx")
 
 
-def test_folder_layout_and_unchanged_student(make_model: MakeModel, tmp_path: Path) -> None:
+def test_the_folder_is_whole_the_student_unchanged_and_other_vectors_are_detected(
+    make_model: MakeModel, tmp_path: Path
+) -> None:
     base = make_model("bert")
     student = StaticStudent(base)
     before = {name: tensor.clone() for name, tensor in student.state_dict().items()}
@@ -137,6 +138,9 @@ def test_folder_layout_and_unchanged_student(make_model: MakeModel, tmp_path: Pa
     assert [folder.name for folder in tmp_path.iterdir()] == ["onnx"]
     assert student.training and all(p.requires_grad and p.grad is None for p in student.parameters())
     assert all(torch.equal(before[name], tensor) for name, tensor in student.state_dict().items())
+    nn.init.normal_(student.words.weight)
+    with pytest.raises(BadInput, match="must give the evaluated vectors"):
+        check_onnx(StudentEncoder(student, base.path, MAX_LENGTH), tmp_path / "onnx", TEXTS)
 
 
 def test_large_weights_are_stored_next_to_the_graph(
@@ -146,15 +150,6 @@ def test_large_weights_are_stored_next_to_the_graph(
     base = make_model("bert")
     assert_exported(StaticStudent(base), base, tmp_path / "onnx")
     assert {file.name for file in (tmp_path / "onnx" / "onnx").iterdir()} == {"model.onnx", "model.onnx_data"}
-
-
-def test_different_vectors_are_detected(make_model: MakeModel, tmp_path: Path) -> None:
-    base = make_model("bert")
-    student = StaticStudent(base)
-    export_onnx(student, base.path, MAX_LENGTH, tmp_path / "onnx")
-    nn.init.normal_(student.words.weight)
-    with pytest.raises(BadInput, match="must give the evaluated vectors"):
-        check_onnx(StudentEncoder(student, base.path, MAX_LENGTH), tmp_path / "onnx", TEXTS)
 
 
 def test_unexportable_students_are_refused(make_model: MakeModel, tmp_path: Path) -> None:

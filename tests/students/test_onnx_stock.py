@@ -33,7 +33,25 @@ PEERS = Path(__file__).resolve().parents[2] / ".venv-peers" / "bin" / "python"
 TEXTS = ["The river.", "a model of the river, long enough to be cut in two", "z", "river river"]
 
 
-def exported(kind: str, form: str, make_model: MakeModel, folder: Path) -> StudentEncoder:
+@pytest.fixture(scope="module")
+def exported(
+    make_model: MakeModel, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, str, Path], StudentEncoder]:
+    """Return a function that copies the graph of a student, which is written once, into a folder."""
+    made: dict[tuple[str, str], tuple[StudentEncoder, Path]] = {}
+
+    def copied(kind: str, form: str, folder: Path) -> StudentEncoder:
+        if (kind, form) not in made:
+            graph = tmp_path_factory.mktemp("graph") / "graph"
+            made[kind, form] = write(kind, form, make_model, graph), graph
+        encoder, graph = made[kind, form]
+        shutil.copytree(graph, folder)
+        return encoder
+
+    return copied
+
+
+def write(kind: str, form: str, make_model: MakeModel, folder: Path) -> StudentEncoder:
     base = make_model("bert" if kind in ("recurrent", "cls") else kind)
     student: Any = (
         RecurrentStudent(base, unit=1, repeats=2, bottleneck=8)
@@ -57,11 +75,15 @@ def exported(kind: str, form: str, make_model: MakeModel, folder: Path) -> Stude
     ],
 )
 def test_the_backend_gives_the_same_vectors(
-    kind: str, form: str, backend: list[Path], make_model: MakeModel, tmp_path: Path
+    kind: str,
+    form: str,
+    backend: list[Path],
+    exported: Callable[[str, str, Path], StudentEncoder],
+    tmp_path: Path,
 ) -> None:
     from sentence_transformers import SentenceTransformer
 
-    encoder = exported(kind, form, make_model, tmp_path / "graph")
+    encoder = exported(kind, form, tmp_path / "graph")
     stock = SentenceTransformer(str(tmp_path / "graph"), backend="onnx", device="cpu")
     graph = OnnxEncoder(tmp_path / "graph")
     assert backend == [graph.graph] and stock.max_seq_length == 12
@@ -125,8 +147,10 @@ def test_clients_that_read_the_files_alone_give_the_students_vectors(
     assert len(texts[-1].split()) > 200
 
 
-def test_modules_that_give_other_vectors_are_detected(make_model: MakeModel, tmp_path: Path) -> None:
-    encoder = exported("bert", ONNX, make_model, tmp_path / "graph")
+def test_modules_that_give_other_vectors_are_detected(
+    exported: Callable[[str, str, Path], StudentEncoder], tmp_path: Path
+) -> None:
+    encoder = exported("bert", ONNX, tmp_path / "graph")
     file = tmp_path / "graph" / "1_Pooling" / "config.json"
     modes = json.loads(file.read_text())
     modes |= {"pooling_mode_mean_tokens": False, "pooling_mode_cls_token": True}
@@ -148,8 +172,10 @@ np.save(sys.argv[2], np.concatenate([model.encode([text]) for text in sys.argv[3
 
 @pytest.mark.skipif(not PEERS.exists(), reason="optimum is not installed: make peers")
 @pytest.mark.parametrize("form", [ONNX, ONNX_INT8])
-def test_optimum_itself_gives_the_same_vectors(form: str, make_model: MakeModel, tmp_path: Path) -> None:
-    exported("bert", form, make_model, tmp_path / "graph")
+def test_optimum_itself_gives_the_same_vectors(
+    form: str, exported: Callable[[str, str, Path], StudentEncoder], tmp_path: Path
+) -> None:
+    exported("bert", form, tmp_path / "graph")
     # The class of a tokenizer that transformers 5 saved, which the older one there does not know.
     config = tmp_path / "graph" / "tokenizer_config.json"
     config.write_text(config.read_text().replace("TokenizersBackend", "PreTrainedTokenizerFast"))
@@ -167,8 +193,10 @@ def test_optimum_itself_gives_the_same_vectors(form: str, make_model: MakeModel,
     np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_the_graph_of_version_0_2_is_still_read(make_model: MakeModel, tmp_path: Path) -> None:
-    exported("bert", ONNX, make_model, tmp_path / "graph")
+def test_the_graph_of_version_0_2_is_still_read(
+    exported: Callable[[str, str, Path], StudentEncoder], tmp_path: Path
+) -> None:
+    exported("bert", ONNX, tmp_path / "graph")
     old = tmp_path / "old"
     old.mkdir()
     for name in ("tokenizer.json", "tokenizer_config.json", "sentence_bert_config.json"):

@@ -101,6 +101,7 @@ def test_an_experiment_prepares_all_rows_for_a_refit(
     assert half.distil_budget == prepared.setting.distil_budget and half.evaluations != 4
 
 
+@pytest.mark.ray
 def test_the_best_trials_are_trained_again_at_once_and_found_again(context: Context) -> None:
     """By real tasks of Ray; what diverges is left out."""
     context = shorter(context)

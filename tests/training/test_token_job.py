@@ -76,9 +76,9 @@ def test_all_nodes_make_the_bytes_that_one_process_makes(
     assert bytes_of(workspace, large) == bytes_of(alone, large)
 
 
-@pytest.mark.ray
 def test_a_smaller_table_is_left_to_its_stage(
-    workspace: Workspace, plan: Stage, tables: list[TokenTable], on_ray: None
+    workspace: Workspace, plan: Stage, tables: list[TokenTable], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(token_job, "ray_runs", lambda: True)
     build_tokens_on_cluster(plan, workspace, shards=11)
     assert not any(map(workspace.finished, tables))

@@ -18,11 +18,22 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.core.redaction import remember
 from stillhouse.core.tokenizing import cached_tokenizer
 from stillhouse.corpora.published.msmarco import text_files
-from stillhouse.corpora.reading import formats
 from stillhouse.corpora.reading.counting import Taking
 from stillhouse.corpora.reading.languages import NAMES, WITHOUT_BLANKS, recognised
-from stillhouse.corpora.reading.rows import TABLES, Table, hub_table, open_table, table_kind, without_packing
-from stillhouse.corpora.reading.schema import Schema
+from stillhouse.corpora.reading.rows import (
+    TABLES,
+    Row,
+    Table,
+    check_encoding,
+    hub_table,
+    is_unicode,
+    missing,
+    open_table,
+    sniffed_kind,
+    table_kind,
+    without_packing,
+)
+from stillhouse.corpora.reading.schema import USUAL_TEXT, Schema, text_column
 from stillhouse.corpora.reading.sentences import clean, cut, dedup_key, passages, split_sentences
 from stillhouse.corpora.reading.understood import Reading
 from stillhouse.corpora.tables import Rejected
@@ -34,7 +45,8 @@ _REMOTE = ("s3://", "gs://", "file://")
 _HUB = "hf:"
 _OPTIONS = re.compile(r"\?[a-z_]+=[^?&*\[\]]*(&[a-z_]+=[^?&*\[\]]*)*$")
 """The options of a file system at the end of an address."""
-_TEXT_KINDS = ("corpus", "file of labelled text", "file of scores", "file of pairs")
+CORPUS = "corpus"
+_TEXT_KINDS = (CORPUS, "file of labelled text", "file of scores", "file of pairs")
 _ABOUT = ("dataset_info.json", "dataset_infos.json", "state.json", "dataset_dict.json")
 _WIKI = re.compile(r"wiki_\d+")
 Check = Callable[[str], "str | Rejected"]
@@ -109,7 +121,7 @@ class ReadOptions:
         require(0 < characters[0] <= characters[1], "0 < min_characters <= max_characters", got=characters)
         require(0 < words[0] <= words[1], "0 < min_words <= max_words", got=words)
         require(self.limit is None or self.limit > 0, "limit > 0", limit=self.limit)
-        formats.check_encoding(self.encoding)
+        check_encoding(self.encoding)
         require(self.longer in LONGER, f"longer in {LONGER}", longer=self.longer)
         require(
             not (self.split_sentences and self.longer == PACK),
@@ -277,13 +289,14 @@ def hub_name(source: str) -> tuple[str, str | None, str] | None:
     return name, config or None, split or "train"
 
 
-def source_tables(source: str, kind: str, schema: Schema) -> Iterator[Table]:
-    """Open the files of a source with columns, one after the other.
+def source_tables(source: str, kind: str, schema: Schema, encoding: str = "utf-8") -> Iterator[Table]:
+    """Open the files of a source, one after the other.
 
     Args:
         source: See `read_texts`.
-        kind: What the source is, for messages.
+        kind: What the source is, for messages; a corpus may be text without columns.
         schema: Delimiter and header, where they are stated.
+        encoding: Encoding of text files.
 
     Raises:
         BadInput: There is no file, or one of another form.
@@ -294,23 +307,37 @@ def source_tables(source: str, kind: str, schema: Schema) -> Iterator[Table]:
     system, files = list_files(source, kind)
     for file in files:
         form = table_kind(file.path)
-        if not form:
+        if kind != CORPUS and not form:
             raise BadInput(f"a {kind} must be one of {', '.join(TABLES)}, but got {file.path}. Convert it.")
         if file.size:
-            yield open_table(system, file.path, form, "utf-8", schema.delimiter, schema.header)
+            form = sniffed_kind(system, file.path, encoding) if kind == CORPUS else form
+            yield open_table(system, file.path, form, encoding, schema.delimiter, schema.header)
 
 
 def _raw_texts(source: str, options: ReadOptions, reading: Reading) -> Iterator[tuple[str | Rejected, bool]]:
     """Read texts as they are in the source, with whether they are running text."""
-    how = (options.column, options.schema, reading)
-    if (hub := hub_name(source)) is not None:
-        for text in formats.fields(hub_table(source, *hub), source, *how):
-            yield text, False
-        return
-    system, files = list_files(source)
-    for file in files:
-        if file.size:
-            yield from formats.read_file(system, file.path, options.encoding, *how)
+    for table in source_tables(source, CORPUS, options.schema, options.encoding):
+        column, guessed = text_column(table, options.schema, options.column or "")
+        unused = [name for name in table.columns if name != column]
+        reading.opened(table.form, {"text": column}, unused, table.notes)
+        for number, row in options.schema.rows(table, column):
+            if guessed and not isinstance(row, Rejected) and not row.keys().isdisjoint(USUAL_TEXT):
+                raise BadInput(
+                    f"{table.where(number)} has the columns {', '.join(row)}, but those before it have "
+                    f"{column} alone. Say which one holds the text (column)."
+                )
+            yield _text_in(row, column, options.encoding), table.kind == "wiki"
+
+
+def _text_in(row: Row | Rejected, column: str, encoding: str) -> str | Rejected:
+    """The text of a row, or the reason why it has none."""
+    if isinstance(row, Rejected):
+        return row
+    value = row.get(column)
+    if isinstance(value, str) and value:
+        return value if is_unicode(value) else Rejected(value, f"not {encoding}")
+    reason = f"no {column}" if missing(value) else f"{column} is not text"
+    return Rejected(str(dict(row)) if missing(value) else repr(value), reason)
 
 
 def _texts_of(

@@ -99,7 +99,7 @@ def read_labelled(
         else:
             rows = marco.rows(ids, negatives=negatives > 0)
             columns = ["query", "passage", *(["negative"] if marco.has_negatives else [])]
-            tables = iter([Table("MS MARCO's files", columns, lambda _: ((source, row) for row in rows))])
+            tables = iter([Table(source, "MS MARCO's files", columns, lambda _: enumerate(rows))])
         reading = _Reading(source, negatives, schema)
         by_ids = marco is not None and bool(marco.texts)
         triples = reading.kept(tables, Taking(0) if by_ids else taking)
@@ -174,7 +174,7 @@ class _Reading(Reading):
         yield from inference.triples()
 
     def _each(self, table: Table, parse: Callable[[Row, str], Rows]) -> Rows:
-        for where, row in self._schema.rows(table):
+        for number, row in self._schema.rows(table):
             if isinstance(row, Rejected):
                 if row.reason != "empty":
                     self._rows += 1
@@ -182,7 +182,7 @@ class _Reading(Reading):
                 continue
             self._rows += 1
             if is_unicode(json.dumps(row, ensure_ascii=False, default=str)):
-                yield from parse(row, where)
+                yield from parse(row, table.where(number))
             else:
                 yield Rejected("", "not Unicode")
 

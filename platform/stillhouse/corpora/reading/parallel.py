@@ -8,24 +8,22 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import BadInput, require
-from stillhouse.corpora.reading.corpus import hub_name, list_files
-from stillhouse.corpora.reading.formats import check_encoding
+from stillhouse.corpora.reading.corpus import SourceFile, hub_name, list_files
 from stillhouse.corpora.reading.languages import NAMES, recognised
 from stillhouse.corpora.reading.rows import (
     Row,
     Table,
-    decoded,
-    distinct,
+    check_encoding,
     hub_table,
     is_unicode,
     missing,
     open_table,
-    open_text,
-    readable,
+    read_lines,
     table_kind,
 )
 from stillhouse.corpora.reading.schema import UNUSED, Schema
@@ -138,28 +136,27 @@ def _check_languages(corpus: ParallelCorpus, pairs: Sequence[Pair], reading: Rea
         )
 
 
-def _checked(source: Any, target: Any) -> Pair | Rejected:
+def _checked(source: Any, target: Any, encoding: str) -> Pair | Rejected:
     sides = ["" if missing(side) else side for side in (source, target)]
-    bad = next((side for side in sides if not isinstance(side, str)), None)
-    if bad is not None:
-        return bad if isinstance(bad, Rejected) else Rejected(repr(bad), "not text")
-    if not all(map(is_unicode, sides)):
-        return Rejected("\t".join(sides), "not valid Unicode")
-    cleaned = [clean(side) for side in sides]
-    return (cleaned[0], cleaned[1]) if all(cleaned) else Rejected("\t".join(sides), "empty")
+    if others := [side for side in sides if not isinstance(side, str)]:
+        return Rejected(repr(others[0]), "not text")
+    raw, cleaned = "\t".join(sides), (clean(sides[0]), clean(sides[1]))
+    if not is_unicode(raw):
+        return Rejected(raw, f"not {encoding}")
+    return cleaned if all(cleaned) else Rejected(raw, "empty")
 
 
 def _moses(corpus: ParallelCorpus, reading: Reading) -> Iterator[Pair | Rejected]:
-    read = {corpus.source: 0, corpus.target: 0}
-    reading.opened("two files, aligned line by line", {"source": corpus.source, "target": corpus.target})
-    both = itertools.zip_longest(_lines(corpus, corpus.source), _lines(corpus, corpus.target))
-    for source, target in both:
-        read[corpus.source] += source is not None
-        read[corpus.target] += target is not None
-        if source is not None and target is not None:
-            yield _checked(source, target)
-    if len(set(read.values())) != 1:
-        counts = " and ".join(f"{path} has {count} lines" for path, count in read.items())
+    paths, read = (corpus.source, corpus.target), [0, 0]
+    reading.opened("two files, aligned line by line", dict(zip(("source", "target"), paths, strict=True)))
+    opened = [_one_file(path) for path in paths]
+    lines = (read_lines(system, file.path, corpus.encoding) for system, file in opened)
+    for sides in itertools.zip_longest(*lines):
+        read = [count + (side is not None) for count, side in zip(read, sides, strict=True)]
+        if None not in sides:
+            yield _checked(*(side.rstrip("\r\n") for side in sides), corpus.encoding)
+    if read[0] != read[1]:
+        counts = " and ".join(f"{path} has {count} lines" for path, count in zip(paths, read, strict=True))
         raise BadInput(f"aligned files must have equally many lines, but {counts}.")
 
 
@@ -173,24 +170,18 @@ def _columns(corpus: ParallelCorpus, reading: Reading) -> Iterator[Pair | Reject
         whole = [row["translation"] for row in whole if row["translation"]]
     columns = list(whole[0]) if nested and whole else table.columns
     source, target = _sides(corpus, columns, whole)
-    reading.opened(
-        table.form,
-        {"source": source, "target": target},
-        [name for name in columns if name not in (source, target)],
-        table.notes,
-    )
+    unused = [name for name in columns if name not in (source, target)]
+    reading.opened(table.form, {"source": source, "target": target}, unused, table.notes)
     for row in itertools.chain(first, rows):
         if isinstance(row, Rejected):
             yield row
             continue
         cells = (row["translation"] or {}) if nested else row
-        if not nested and not {source, target} <= set(cells) and table.form.startswith("columns"):
-            yield Rejected(
-                "\t".join(cells.values()),
-                f"fewer than {1 + max(map(columns.index, (source, target)))} columns",
-            )
+        if table.kind == "TSV" and not {source, target} <= cells.keys():
+            least = 1 + max(map(columns.index, (source, target)))
+            yield Rejected("\t".join(cells.values()), f"fewer than {least} columns")
         else:
-            yield _checked(cells.get(source), cells.get(target))
+            yield _checked(cells.get(source), cells.get(target), corpus.encoding)
 
 
 def _sides(corpus: ParallelCorpus, columns: Sequence[str], rows: Sequence[Row]) -> Pair:
@@ -226,30 +217,15 @@ def _table(corpus: ParallelCorpus) -> Table:
     """The rows of a corpus in one file or on the hub."""
     if (hub := hub_name(corpus.source)) is not None:
         return hub_table(corpus.source, *hub)
-    kind, schema = table_kind(corpus.source), corpus.schema
-    if kind not in ("", "TSV"):
-        system, files = _one_file(corpus.source)
-        return open_table(system, files[0].path, kind, corpus.encoding, schema.delimiter, schema.header)
-    lines = _lines(corpus, corpus.source)
-    first = list(itertools.islice(lines, _LOOKED_AT))
-    mark = "\t" if schema.delimiter in ("", "tab") else schema.delimiter
-    cells = [line.split(mark) for line in first if not isinstance(line, Rejected)]
-    names = cells[0] if cells and _has_header(cells[0], schema) else []
-    width = max(map(len, cells), default=0)
-    columns = distinct(names) or [str(place + 1) for place in range(width)]
-
-    def rows(_: str | None = None) -> Iterator[tuple[str, Row | Rejected]]:
-        for number, line in enumerate(itertools.chain(first[bool(names) :], lines), start=1 + bool(names)):
-            if isinstance(line, Rejected):
-                yield f"line {number}", line
-            else:
-                yield f"line {number}", dict(zip(columns, line.split(mark), strict=False))
-
-    form = f"columns with {'a' if names else 'no'} header, delimiter {mark!r}"
-    return Table(form, columns, rows)
+    schema, (system, file) = corpus.schema, _one_file(corpus.source)
+    kind = table_kind(file.path) or "TSV"
+    is_header = partial(_is_header, schema=schema) if kind == "TSV" else None
+    return open_table(
+        system, file.path, kind, corpus.encoding, schema.delimiter, schema.header, is_header=is_header
+    )
 
 
-def _has_header(cells: Sequence[str], schema: Schema) -> bool:
+def _is_header(cells: Sequence[str], schema: Schema) -> bool:
     """Whether the first line has names: as it is stated, as names are stated, or as they are recognised."""
     if schema.header:
         return schema.header == "yes"
@@ -259,24 +235,11 @@ def _has_header(cells: Sequence[str], schema: Schema) -> bool:
     return len(cells) > 1 and all(found and _HEADER.issuperset(found) for found in words)
 
 
-def _one_file(path: str) -> tuple[Any, Sequence[Any]]:
+def _one_file(path: str) -> tuple[Any, SourceFile]:
     system, files = list_files(path)
     if len(files) != 1:
         raise BadInput(f"a side of a parallel corpus must be one file, but {path} is {len(files)} files.")
-    return system, files
-
-
-def _lines(corpus: ParallelCorpus, path: str) -> Iterator[str | Rejected]:
-    """Read lines. Only a line feed ends a line: other separators inside a text must not shift the rest."""
-    system, files = _one_file(path)
-    with readable(path, f"{corpus.encoding} text"):
-        try:
-            with open_text(system, files[0].path, corpus.encoding) as stream:
-                stream.reconfigure(newline="\n")
-                for line in stream:
-                    yield decoded(line.removesuffix("\n").removesuffix("\r"), corpus.encoding)
-        except UnicodeError as error:
-            raise BadInput(f"{path} must be {corpus.encoding} text, but is not: {error}.") from error
+    return system, files[0]
 
 
 def _by_stem(place: Path, suffix: str) -> Iterator[tuple[tuple[str, str], Path]]:

@@ -1,7 +1,9 @@
-"""Rows with columns: JSON lines and arrays, CSV, TSV, Parquet, Arrow and data sets on the hub.
+"""Files and data sets as rows: the one place where a reader opens a file.
 
-Files may be compressed with gzip, bzip2, xz or zstd, which their first bytes tell. In TSV a quotation mark is
-text; CSV is read strictly, and its delimiter is recognised. An empty cell, JSON's null and NaN are missing.
+Text, WikiExtractor's ``<doc>`` files, JSON lines and arrays, CSV, TSV, Parquet, Arrow and data sets on the
+hub. Files may be compressed with gzip, bzip2, xz or zstd, which their first bytes tell. In TSV a quotation
+mark is text; CSV is read strictly, and its delimiter is recognised. An empty cell, JSON's null and NaN are
+missing.
 """
 
 import bz2
@@ -30,34 +32,57 @@ TABLES = {
     ".parquet": "Parquet", ".arrow": "Arrow",
 }  # fmt: skip
 """Formats with columns by suffix."""
+PLAIN = {"text": "text, one per line", "wiki": "WikiExtractor", "marco": "an id and a text per line"}
+"""Formats of text without columns."""
 PACKED = (".gz", ".bz2", ".xz", ".zst")
 _MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+_PYTHONS: dict[str | None, Any] = {"bz2": bz2.open, "xz": lzma.open}
 _DELIMITERS = ",;\t|"
-_LOOKED_AT = 100
+_LOOKED_AT, _SNIFFED = 100, 65_536
 _WORD = re.compile(r"\w[\w.-]*")
+_KNOWN_NAMES = {"text", "sentence", "query", "passage", "label", "score", "positive"}
+_DOC = re.compile(r"<doc\b[^>]*>")
+_MARCO = re.compile(r"(^|[/\\])(collection|queries\.[^/\\]*)\.tsv(\.gz)?$")
+"""Names of files with an id and a text per line, as MS MARCO publishes passages and queries."""
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_TITLE = re.compile(r'\btitle="([^"]*)"')
+_GIVE_ENCODING = "If it is text, give its encoding, such as --encoding latin-1."
 
 Row = Mapping[str, Any]
+Numbered = Iterator[tuple[int, Row | Rejected]]
+"""Rows with their numbers: the line on which a row begins, or how many come before it, from 1 on."""
+IsHeader = Callable[[Sequence[str]], bool]
 
 
 @dataclass(frozen=True)
 class Table:
-    """A file with columns.
+    """A file or a data set as rows.
 
     Attributes:
+        source: Where it is.
         form: Its format, for people: ``CSV (delimiter ;, gzip)``.
-        columns: Its columns; of JSON, those of the first rows.
-        rows: Reads its rows, each with where it stands; given a column, possibly that alone.
+        columns: Its columns; of JSON, those of the first rows. Text has the column ``line``.
+        rows: Reads its rows; given a column, possibly that alone.
+        unit: What a row is called in messages.
+        kind: Its format, one of the values of `TABLES` or the keys of `PLAIN`.
         names: Names of numbers, by column.
         types: Types of columns, of Parquet and Arrow.
         notes: What is counted while it is read, in words.
     """
 
+    source: str
     form: str
     columns: list[str]
-    rows: Callable[[str | None], Iterator[tuple[str, Row | Rejected]]]
+    rows: Callable[[str | None], Numbered]
+    unit: str = "line"
+    kind: str = ""
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
     types: Mapping[str, Any] = field(default_factory=dict)
     notes: Counter[str] = field(default_factory=Counter)
+
+    def where(self, number: int) -> str:
+        """Where a row stands."""
+        return f"{self.unit} {number} of {self.source}"
 
 
 def without_packing(path: str) -> str:
@@ -71,28 +96,14 @@ def table_kind(path: str) -> str:
     return next((kind for suffix, kind in TABLES.items() if without_packing(path).endswith(suffix)), "")
 
 
-def compression(system: Any, path: str) -> str | None:
-    """How a file is compressed, by its first bytes."""
-    with system.open_input_stream(path, compression=None) as stream:
-        head = stream.read(6)
-    return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
-
-
-def open_bytes(system: Any, path: str) -> Any:
-    """Open a file of a pyarrow file system, decompressed."""
-    packing = compression(system, path)
-    openers: dict[str, Any] = {"bz2": bz2.open, "xz": lzma.open}
-    python = openers.get(packing or "")
-    stream = system.open_input_stream(path, compression=None if python else packing, buffer_size=1 << 20)
-    return python(stream) if python else stream
-
-
-def open_text(system: Any, path: str, encoding: str) -> io.TextIOWrapper:
-    """Open a text file of a pyarrow file system, decompressed; see `decoded` for undecodable bytes."""
-    name = codecs.lookup(encoding).name
-    name = "utf-8-sig" if name == "utf-8" else name
-    # Undecodable bytes become lone surrogates, so that only their line is lost.
-    return io.TextIOWrapper(open_bytes(system, path), name, "surrogateescape", newline=None)
+def check_encoding(encoding: str) -> None:
+    """Refuse an encoding that Python does not know."""
+    try:
+        codecs.lookup(encoding)
+    except LookupError:
+        raise BadInput(
+            f"unknown encoding {encoding!r}: give one that Python knows, such as utf-8 or latin-1."
+        ) from None
 
 
 def is_unicode(text: str) -> bool:
@@ -100,9 +111,57 @@ def is_unicode(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def decoded(text: str, encoding: str) -> str | Rejected:
-    """Return a text read by `open_text`, or reject it if it has undecodable bytes."""
-    return text if is_unicode(text) else Rejected(text, f"not {encoding}")
+def missing(value: Any) -> bool:
+    """Whether a cell has no value: it is empty, null or NaN."""
+    return value is None or value == "" or value != value
+
+
+@contextmanager
+def readable(
+    path: str, what: str = "complete", encoding: str = "", row: Callable[[], int] | None = None
+) -> Iterator[None]:
+    """Turn what a broken file raises into bad input, which names the last row that could be read."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (UnicodeError, OSError, EOFError, lzma.LZMAError, zlib.error, pa.ArrowException) as error:
+        if encoding and isinstance(error, UnicodeError):
+            raise BadInput(f"{path} must be {encoding} text, but is not: {error}. {_GIVE_ENCODING}") from None
+        after = f" after row {row():,}" if row is not None else ""
+        raise BadInput(f"{path} must be {what}, but reading it failed{after}: {error}.") from error
+
+
+def _packing(system: Any, path: str) -> str | None:
+    """How a file is compressed, by its first bytes."""
+    with system.open_input_stream(path, compression=None) as stream:
+        head = stream.read(6)
+    return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
+
+
+def _open_bytes(system: Any, path: str) -> Any:
+    """Open a file of a pyarrow file system, decompressed."""
+    packing = _packing(system, path)
+    python = _PYTHONS.get(packing)
+    stream = system.open_input_stream(path, compression=None if python else packing, buffer_size=1 << 20)
+    return python(stream) if python else stream
+
+
+def _open_text(system: Any, path: str, encoding: str, newline: str | None = None) -> io.TextIOWrapper:
+    """Open a text file, decompressed. Undecodable bytes become lone surrogates: only their row is lost."""
+    name = codecs.lookup(encoding).name
+    name = "utf-8-sig" if name == "utf-8" else name
+    return io.TextIOWrapper(_open_bytes(system, path), name, "surrogateescape", newline=newline)
+
+
+def read_lines(system: Any, path: str, encoding: str) -> Iterator[str]:
+    """Read the lines of a text file, which line feeds alone end: other separators may be inside a text."""
+    number = 0
+    with readable(path, "complete", encoding, lambda: number):
+        with _open_text(system, path, encoding, "\n") as stream:
+            for line in stream:
+                yield line
+                number += 1
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -113,71 +172,124 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """
     from pyarrow import fs
 
-    with readable(str(path), "complete"), open_text(fs.LocalFileSystem(), str(path), "utf-8") as lines:
-        lines.reconfigure(newline="\n")
-        for number, line in enumerate(lines, start=1):
-            if not is_unicode(line):
-                raise BadInput(f"{path}, line {number}: must be UTF-8, but is not.")
-            yield number, line
+    for number, line in enumerate(read_lines(fs.LocalFileSystem(), str(path), "utf-8"), start=1):
+        if not is_unicode(line):
+            try:
+                line.encode("utf-8", "surrogateescape").decode()
+            except UnicodeError as error:
+                raise BadInput(f"{path}, line {number}: must be UTF-8, but is not: {error}.") from None
+        yield number, line
 
 
-def missing(value: Any) -> bool:
-    """Whether a cell has no value: it is empty, null or NaN."""
-    return value is None or value == "" or value != value
+def strict_rows(path: Path, kind: str, delimiter: str = "") -> Iterator[tuple[int, Row]]:
+    """Read the rows of a published file, none of which may be damaged; empty lines of JSON are skipped.
+
+    Args:
+        path: A local file in UTF-8; a delimited one has a header, and its rows any number of cells.
+        kind: One of the values of `TABLES`.
+        delimiter: Character between the cells.
+
+    Raises:
+        BadInput: The message names the row.
+    """
+    from pyarrow import fs
+
+    is_header = (lambda _: True) if delimiter else None
+    table = open_table(fs.LocalFileSystem(), str(path), kind, "utf-8", delimiter, is_header=is_header)
+    for number, row in table.rows(None):
+        if not isinstance(row, Rejected):
+            yield number, row
+        elif row.reason != "empty":
+            what = "a JSON object" if kind == "JSON" else "UTF-8"
+            raise BadInput(f"{path}, {table.unit} {number}: must be {what}, but is {row.reason}.")
 
 
-@contextmanager
-def readable(path: str, what: str = "", row: Callable[[], int] | None = None) -> Iterator[None]:
-    """Turn what a broken file raises into bad input, which names the last row that could be read."""
-    import pyarrow as pa
+def sniffed_kind(system: Any, path: str, encoding: str) -> str:
+    """The format of a file by its content and its name: a key of `PLAIN` or one of the values of `TABLES`.
 
-    try:
-        yield
-    except (OSError, EOFError, lzma.LZMAError, zlib.error, pa.ArrowException) as error:
-        after = f" after row {row():,}" if row is not None else ""
-        raise BadInput(
-            f"{path} must be {what or 'readable'}, but reading it failed{after}: {error}."
-        ) from error
+    Raises:
+        BadInput: It cannot be read, or is in another encoding.
+    """
+    with readable(path), _open_bytes(system, path) as stream:
+        head: bytes = stream.read(_SNIFFED)
+    if head.startswith(b"PAR1"):
+        return "Parquet"
+    if table_kind(path) == "Arrow":
+        return "Arrow"
+    if path.lower().endswith(".parquet"):
+        raise BadInput(f"{path} must be a Parquet file, as its name says, but is not. Rename or replace it.")
+    if not codecs.lookup(encoding).name.startswith(("utf-16", "utf-32")):
+        if head.startswith(_UTF16):
+            raise BadInput(
+                f"{path} must be {encoding} text, but starts with a UTF-16 byte order mark. Give "
+                "--encoding utf-16."
+            )
+        if b"\0" in head:
+            raise BadInput(
+                f"{path} must be {encoding} text, but contains zero bytes. {_GIVE_ENCODING} UTF-16 without a "
+                "mark is utf-16-le or utf-16-be."
+            )
+    start = head.decode(encoding, "replace").lstrip("\ufeff \t\r\n")
+    if _MARCO.search(path) and start.partition("\t")[0].strip().isdigit():
+        return "marco"
+    if kind := table_kind(path):
+        return kind
+    if _DOC.match(start):
+        return "wiki"
+    return "JSON" if start.startswith(('{"', '[{"')) else "text"
 
 
 def open_table(
-    system: Any, path: str, kind: str, encoding: str, delimiter: str = "", header: str = ""
+    system: Any,
+    path: str,
+    kind: str,
+    encoding: str,
+    delimiter: str = "",
+    header: str = "",
+    is_header: IsHeader | None = None,
 ) -> Table:
-    """Open a file with columns.
+    """Open a file.
 
     Args:
         system: A pyarrow file system.
         path: A file on it.
-        kind: One of the values of `TABLES`.
+        kind: One of the values of `TABLES`, or a key of `PLAIN`.
         encoding: Encoding of a text file.
         delimiter: Character between cells, or ``tab``; empty recognises it.
         header: Whether the first line of CSV and TSV has the columns' names, ``yes`` or ``no``; empty
             recognises it.
+        is_header: Recognises it; rows may then have any number of cells.
 
     Raises:
         BadInput: The file is not what its name says, or cannot be read; so do the rows.
     """
     if kind in ("Parquet", "Arrow"):
         return _arrow(system, path, kind)
-    with readable(path, "complete"):
-        packing = compression(system, path)
-        stream = open_text(system, path, encoding)
+    with readable(path, "complete", encoding):
+        packing = _packing(system, path)
         said = [packing] if packing else []
-        if kind == "JSON":
-            table = _peeked(kind, _json(stream, path))
+        stream = _open_text(system, path, encoding)
+        if kind in PLAIN:
+            texts = _plain_texts(kind, stream)
+            found = Table(path, PLAIN[kind], ["line"], lambda _: enumerate(texts, start=1))
+        elif kind == "JSON":
+            found = _json(stream, path)
         else:
             mark = "\t" if delimiter == "tab" else delimiter
-            said, table = _delimited(stream, path, kind, said, mark, header)
-    if encoding.lower() not in ("utf-8", "utf8"):
+            found, how = _delimited(stream, path, kind, encoding, mark, header, is_header)
+            said = [*how, *said]
+    if encoding.lower() not in ("utf-8", "utf8") and kind not in PLAIN:
         said.append(encoding)
-    form = f"{kind} ({', '.join(said)})" if said else kind
-    return replace(table, form=form, rows=lambda column: _whole(table.rows(column), path))
+    form = f"{found.form} ({', '.join(said)})" if said else found.form
+    return replace(
+        found, form=form, kind=kind, rows=lambda _: _whole(found.rows(None), path, "complete", encoding)
+    )
 
 
-def _whole(rows: Iterator[tuple[str, Row | Rejected]], path: str) -> Iterator[tuple[str, Row | Rejected]]:
+def _whole(rows: Numbered, path: str, what: str, encoding: str = "") -> Numbered:
     """The rows of a file, which names the row after which it cannot be read."""
     number = 0
-    with readable(path, "complete", lambda: number):
+    with readable(path, what, encoding, lambda: number):
         for each in rows:
             yield each
             number += 1
@@ -191,10 +303,9 @@ def hub_table(source: str, name: str, config: str | None, split: str) -> Table:
     """
     import datasets
 
-    def rows(_: str | None = None) -> Iterator[tuple[str, Row | Rejected]]:
+    def rows(_: str | None = None) -> Numbered:
         try:
-            for at, row in enumerate(loaded, start=1):
-                yield f"row {at} of {source}", row
+            yield from enumerate(loaded, start=1)
         except Exception as error:
             raise BadInput(f"{source} must be readable to its end, but got: {error}") from error
 
@@ -204,47 +315,62 @@ def hub_table(source: str, name: str, config: str | None, split: str) -> Table:
         features = getattr(loaded, "features", None) or {}
     except Exception as error:  # The hub's client raises errors of many kinds; the user can fix the name.
         raise BadInput(f"{source} must be a data set that can be loaded, but got: {error}") from error
-    return Table(
-        "data set", columns, rows, {key: each.names for key, each in features.items() if _named(each)}
-    )
+    given = {key: getattr(each, "names", None) for key, each in features.items()}
+    names = {key: each for key, each in given.items() if isinstance(each, list)}
+    return Table(source, "data set", columns, rows, "row", names=names)
 
 
-def _named(feature: Any) -> bool:
-    return isinstance(getattr(feature, "names", None), list)
+def _plain_texts(kind: str, stream: Iterable[str]) -> Iterator[Row | Rejected]:
+    """Read text without columns; of WikiExtractor, without tags and the title that the first line repeats."""
+    title = ""
+    for line in stream:
+        text, tab = line.rstrip("\n"), "\t"
+        if kind == "marco":
+            _, tab, text = text.partition("\t")
+        if kind == "wiki":
+            text = line.strip()
+            if match := _DOC.match(text):
+                found = _TITLE.search(match.group())
+                title = found.group(1) if found else ""
+            elif text == title:
+                title = ""
+            elif text and text != "</doc>":
+                yield {"line": text}
+        elif tab:
+            yield {"line": text} if text else Rejected("", "empty")
+        else:
+            yield Rejected(line.rstrip("\n"), "no tab after the id")
 
 
-def _peeked(form: str, rows: Iterator[tuple[str, Row | Rejected]]) -> Table:
-    """A table whose columns are those of its first rows."""
-    first = list(islice(rows, _LOOKED_AT))
+def _json(stream: io.TextIOWrapper, path: str) -> Table:
+    """Open a file with one object per line, whose columns may differ from row to row, or an array of them."""
+    line = next(stream, "")
+    if line.lstrip().startswith("["):
+        unit, rows = "item", map(_array_item, _array(line + stream.read(), path))
+    else:
+        unit, rows = "line", map(_object, chain([line] if line else [], stream))
+    numbered = enumerate(rows, start=1)
+    first = list(islice(numbered, _LOOKED_AT))
     columns = dict.fromkeys(chain.from_iterable(row for _, row in first if not isinstance(row, Rejected)))
-    return Table(form, [str(name) for name in columns], lambda _: chain(first, rows))
+    return Table(path, "JSON", [str(name) for name in columns], lambda _: chain(first, numbered), unit)
 
 
-def _json(stream: io.TextIOWrapper, path: str) -> Iterator[tuple[str, Row | Rejected]]:
-    """Read a file with one object per line, whose columns may differ from row to row, or an array of them."""
-    with stream:
-        for number, line in enumerate(stream, start=1):
-            if number == 1 and line.lstrip().startswith("["):
-                yield from _array(line + stream.read(), path)
-                return
-            yield f"line {number} of {path}", _object(line)
-
-
-def _array(text: str, path: str) -> Iterator[tuple[str, Row | Rejected]]:
+def _array(text: str, path: str) -> Iterator[Any]:
     try:
-        items = parse_json(text)
+        yield from parse_json(text)
     except ValueError as error:
         raise BadInput(f"{path} must be a JSON array, as it begins, but is not: {error}.") from None
-    for number, item in enumerate(items, start=1):
-        good = isinstance(item, dict)
-        yield f"item {number} of {path}", item if good else Rejected(json.dumps(item), "not a JSON object")
+
+
+def _array_item(item: Any) -> Row | Rejected:
+    return item if isinstance(item, dict) else Rejected(json.dumps(item), "not a JSON object")
 
 
 def _object(line: str) -> Row | Rejected:
     text = line.rstrip("\n")
     if not text.strip():
         return Rejected("", "empty")
-    if isinstance(decoded(text, "utf-8"), Rejected):
+    if not is_unicode(text):
         return Rejected(text, "not utf-8")
     try:
         row = parse_json(text)
@@ -254,8 +380,14 @@ def _object(line: str) -> Row | Rejected:
 
 
 def _delimited(
-    stream: io.TextIOWrapper, path: str, kind: str, said: list[str], delimiter: str, header: str
-) -> tuple[list[str], Table]:
+    stream: io.TextIOWrapper,
+    path: str,
+    kind: str,
+    encoding: str,
+    delimiter: str,
+    header: str,
+    is_header: IsHeader | None,
+) -> tuple[Table, list[str]]:
     """Open CSV, read strictly, or TSV, in which a quotation mark is text; and say how it is read."""
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     quoted = kind == "CSV"
@@ -263,38 +395,40 @@ def _delimited(
     head = list(islice(stream, _LOOKED_AT))
     delimiter = delimiter or (_delimiter(head) if quoted else "\t")
     notes = Counter[str]()
-    rows = _cells(chain(head, stream), path, delimiter, notes, quoted=quoted)
-    first = list(islice(rows, 2))
-    columns = first.pop(0)[1] if first and header != "no" else []
-    if header == "no":
-        columns = [str(place + 1) for place in range(len(first[0][1]))] if first else []
-        said = [*said, "no header"]
-    _require_one_width(head, delimiter, len(columns), path, quoted=quoted)
-    if not header:
+    lines = _cells(chain(head, stream), path, delimiter, notes, quoted=quoted, blank=is_header is not None)
+    first = list(islice(lines, _LOOKED_AT if is_header else 2))
+    named = is_header(first[0][1]) if is_header and first else header != "no"
+    columns = first.pop(0)[1] if first and named else []
+    if not named:
+        width = max((len(cells) for _, cells in (first if is_header else first[:1])), default=0)
+        columns = [str(place + 1) for place in range(width)]
+    if is_header is not None:
+        form, how = f"columns with {'a' if named else 'no'} header, delimiter {delimiter!r}", []
+    else:
+        marks = f"delimiter {delimiter!r}" if quoted else "quotation marks are text"
+        form, how = kind, [marks, *([] if named else ["no header"])]
+        _require_one_width(head, delimiter, len(columns), path, quoted=quoted)
+    if is_header is None and not header:
         _require_names(columns, first[0][1] if first else [], path)
-    columns = distinct(columns)
-
-    def read(_: str | None = None) -> Iterator[tuple[str, Row | Rejected]]:
-        with stream:
-            for line, cells in chain(first, rows):
-                row: Row | Rejected = dict(zip(columns, cells, strict=False))
-                if len(cells) != len(columns):
-                    ragged = f"{len(cells)} fields instead of {len(columns)}"
-                    more = len(cells) > len(columns) and quoted
-                    ragged += "; a field with a comma needs quotes" if more else ""
-                    row = Rejected(delimiter.join(cells), ragged)
-                yield f"line {line} of {path}", row
-
-    marks = f"delimiter {delimiter!r}" if quoted else "quotation marks are text"
-    return [marks, *said], Table(kind, columns, read, notes=notes)
-
-
-def distinct(names: Sequence[str]) -> list[str]:
-    """Names of columns; of equal ones the second is called ``text.2``."""
-    return [
-        f"{name}.{names[:at].count(name) + 1}" if name in names[:at] else name
-        for at, name in enumerate(names)
+    # Of columns of one name the second is called `text.2`.
+    columns = [
+        f"{name}.{columns[:at].count(name) + 1}" if name in columns[:at] else name
+        for at, name in enumerate(columns)
     ]
+
+    def rows(_: str | None) -> Numbered:
+        for line, cells in chain(first, lines):
+            row: Row | Rejected = dict(zip(columns, cells, strict=False))
+            if len(cells) != len(columns) and is_header is None:
+                ragged = f"{len(cells)} fields instead of {len(columns)}"
+                more = len(cells) > len(columns) and quoted
+                ragged += "; a field with a comma needs quotes" if more else ""
+                row = Rejected(delimiter.join(cells), ragged)
+            if is_header is not None and not is_unicode("".join(cells)):
+                row = Rejected(delimiter.join(cells), f"not {encoding}")
+            yield line, row
+
+    return Table(path, form, columns, rows, notes=notes), how
 
 
 def _require_one_width(head: Sequence[str], delimiter: str, width: int, path: str, *, quoted: bool) -> None:
@@ -310,12 +444,12 @@ def _require_one_width(head: Sequence[str], delimiter: str, width: int, path: st
 
 
 def _cells(
-    lines: Iterable[str], path: str, delimiter: str, notes: Counter[str], *, quoted: bool
+    lines: Iterable[str], path: str, delimiter: str, notes: Counter[str], *, quoted: bool, blank: bool
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield the cells of every row with the line on which it begins."""
+    """Yield the cells of every row with the line on which it begins; blank lines of TSV may be rows."""
     if not quoted:
         for number, line in enumerate(lines, start=1):
-            if text := line.removesuffix("\n").removesuffix("\r"):
+            if (text := line.removesuffix("\n").removesuffix("\r")) or blank:
                 yield number, text.split(delimiter)
         return
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -347,8 +481,7 @@ def _delimiter(head: Sequence[str]) -> str:
 
 def _require_names(columns: Sequence[str], second: Sequence[str], path: str) -> None:
     """Refuse a first line that looks like data."""
-    known = {"text", "sentence", "query", "passage", "label", "score", "positive"}
-    if known & {name.strip().lower() for name in columns} or not columns:
+    if _KNOWN_NAMES & {name.strip().lower() for name in columns} or not columns:
         return
     data = [name for name in columns if _is_data(name)]
     if len(columns) == 1 and not data and not _WORD.fullmatch(columns[0].strip()):
@@ -381,39 +514,31 @@ def _arrow(system: Any, path: str, kind: str) -> Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    what = f"a complete {kind} file"
-
-    def batches(column: str | None) -> Iterator[Any]:
-        with readable(path, what), system.open_input_file(path) as file:
-            if kind == "Parquet":
-                yield from pq.ParquetFile(file).iter_batches(columns=[column] if column else None)
-            elif file.read(6) == b"ARROW1":
-                opened = pa.ipc.open_file(file)
-                yield from map(opened.get_batch, range(opened.num_record_batches))
-            else:
-                file.seek(0)
-                yield from pa.ipc.open_stream(file)
-
-    def rows(column: str | None = None) -> Iterator[tuple[str, Row | Rejected]]:
-        number = 0
-        for batch in batches(column):
-            try:
-                found = batch.to_pylist()
-            except UnicodeDecodeError as error:
-                raise BadInput(f"{path} must be {what}, but reading it failed: {error}.") from None
-            for row in found:
-                number += 1
-                yield f"row {number} of {path}", row
-
-    with readable(path, what), system.open_input_file(path) as file:
+    def opened(file: Any) -> Any:
         if kind == "Parquet":
-            schema = pq.ParquetFile(file).schema_arrow
-        else:
-            opener = pa.ipc.open_file if file.read(6) == b"ARROW1" else pa.ipc.open_stream
-            file.seek(0)
-            schema = opener(file).schema
+            return pq.ParquetFile(file)
+        opener = pa.ipc.open_file if file.read(6) == b"ARROW1" else pa.ipc.open_stream
+        file.seek(0)
+        return opener(file)
+
+    def batches(table: Any, column: str | None) -> Iterable[Any]:
+        if kind == "Parquet":
+            return table.iter_batches(columns=[column] if column else None)
+        return table if hasattr(table, "__iter__") else map(table.get_batch, range(table.num_record_batches))
+
+    def rows(column: str | None) -> Numbered:
+        with system.open_input_file(path) as file:
+            each = (row for batch in batches(opened(file), column) for row in batch.to_pylist())
+            yield from enumerate(each, start=1)
+
+    what = f"a complete {kind} file"
+    with readable(path, what), system.open_input_file(path) as file:
+        table = opened(file)
+        schema = table.schema_arrow if kind == "Parquet" else table.schema
     types = dict(zip(schema.names, schema.types, strict=True))
-    return Table(kind, list(schema.names), rows, _class_names(schema.metadata or {}), types)
+    names = _class_names(schema.metadata or {})
+    whole = lambda column: _whole(rows(column), path, what)  # noqa: E731
+    return Table(path, kind, list(schema.names), whole, "row", names=names, types=types)
 
 
 def _class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:

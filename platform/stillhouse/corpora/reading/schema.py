@@ -3,14 +3,14 @@
 import json
 import operator
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
 from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.corpora.reading.languages import check_language
-from stillhouse.corpora.reading.rows import Row, Table, missing
+from stillhouse.corpora.reading.rows import PLAIN, Numbered, Row, Table, missing
 from stillhouse.corpora.tables import Rejected
 
 ENTAILMENT, CONTRADICTION, NEUTRAL = MEANINGS = ("entailment", "contradiction", "neutral")
@@ -24,8 +24,9 @@ _PAIRS = {
     "label": ("label", "gold_label", "labels"),
     "score": ("score", "scores", "similarity", "similarity_score", "relevance", "is_duplicate"),
 }
+USUAL_TEXT = ("text", "sentence")
 _NAMES: dict[str, dict[str, tuple[str, ...]]] = {
-    "sentences": {"text": ("text", "sentence")},
+    "sentences": {"text": USUAL_TEXT},
     "pairs": _PAIRS,
     "scores": dict.fromkeys(
         ("query", "positive", "negatives", "score", "pos", "neg", "pos_scores", "neg_scores"), ()
@@ -109,13 +110,13 @@ class Schema:
         found = _CONDITION.fullmatch(self.positive)
         return (found[1], found[2], found[3]) if found else None
 
-    def stated(self, columns: Sequence[str], source: str) -> dict[str, list[str]]:
-        """The columns that `columns` names for each role.
+    def stated(self, columns: Sequence[str], source: str, **more: str) -> dict[str, list[str]]:
+        """The columns that `columns`, or an option of its own, names for each role.
 
         Raises:
             BadInput: One of them, or that of `positive`, does not exist.
         """
-        found = self.named()
+        found = self.named() | {role: [name] for role, name in more.items() if name}
         condition = [self.condition[0]] if self.condition else []
         for name in [*chain.from_iterable(found.values()), *condition]:
             near = nearest(name, list(columns))
@@ -128,22 +129,59 @@ class Schema:
         listed = {role: names if isinstance(names, list) else [names] for role, names in named.items()}
         return {role: list(map(str, names)) for role, names in listed.items()}
 
-    def rows(self, table: Table, column: str | None = None) -> Iterator[tuple[str, Row | Rejected]]:
-        """The rows of a table; those that are not ``positive`` are rejected, those without text left out.
+    def rows(self, table: Table, column: str | None = None) -> Numbered:
+        """The rows of a table; those that are not ``positive`` are rejected.
 
         Args:
             table: The table.
             column: The only column that is needed, where there is no condition.
         """
-        for where, row in table.rows(None if self.positive else column):
-            if isinstance(row, Rejected) or is_positive(row, self, table):
-                yield where, row
-            else:
-                yield where, Rejected("", f"not {self.positive} (not used)")
+        if self.condition is None:
+            yield from table.rows(column)
+            return
+        unused = Rejected("", f"not {self.positive} (not used)")
+        for number, row in table.rows(None):
+            used = isinstance(row, Rejected) or _meets(row, self.condition, table)
+            yield number, row if used else unused
 
 
 NAMED = Schema()
 """Every column and label means what its name says."""
+
+
+def text_column(table: Table, schema: Schema, column: str = "") -> tuple[str, bool]:
+    """Choose the column with the text: as it is stated, of a usual name, or the only one.
+
+    Args:
+        table: The table.
+        schema: What is stated of its columns.
+        column: The column, where an option of its own names it.
+
+    Returns:
+        Its name, and whether nothing but its being the only one speaks for it.
+
+    Raises:
+        BadInput: A stated column does not exist, none is stated and it is not clear which one it is, or it
+            does not hold text.
+    """
+    if table.kind in PLAIN:
+        if given := column or schema.columns:
+            raise BadInput(f"{table.source} is {table.form}, and has no column {given!r}. Omit the column.")
+        return table.columns[0], False
+    if not table.columns:  # None of the first rows is one.
+        return column or USUAL_TEXT[0], False
+    stated = schema.stated(table.columns, table.source, text=column).get("text", [])
+    named = stated[:1] or [name for name in USUAL_TEXT if name in table.columns]
+    picked = named or table.columns
+    if len(picked) != 1:
+        raise BadInput(
+            f"{table.source} must have one column, or one named text, but has "
+            f"{', '.join(table.columns)}. Say which one holds the text (column)."
+        )
+    kind = str(table.types.get(picked[0], "string"))
+    if "string" not in kind or kind.startswith(("list", "struct", "map")):
+        raise BadInput(f"column {picked[0]} of {table.source} must hold text, but has the type {kind}.")
+    return picked[0], not named
 
 
 def roles(columns: list[str], schema: Schema, source: str) -> dict[str, list[str]]:
@@ -213,11 +251,8 @@ def value_of(row: Row, column: str, table: Table) -> str:
     return re.sub(r"^(-?\d+)\.0$", r"\1", str(int(value) if isinstance(value, bool) else value).strip())
 
 
-def is_positive(row: Row, schema: Schema, table: Table) -> bool:
-    """Whether a row is a pair, by ``positive``."""
-    condition = schema.condition
-    if condition is None:
-        return True
+def _meets(row: Row, condition: tuple[str, str, str], table: Table) -> bool:
+    """Whether a row meets ``positive``."""
     column, sign, wanted = condition
     given = value_of(row, column, table)
     try:

@@ -112,7 +112,8 @@ def _all_rows(source: str, schema: Schema, reading: Reading) -> Iterator[ScoredR
         role_of = {names[0]: role for role, names in stated.items()}
         roles = {role_of.get(name, name): name for name in table.columns if name not in unused}
         reading.opened(table.form, roles, unused, table.notes)
-        for where, row in schema.rows(table):
+        for at, row in schema.rows(table):
+            where = table.where(at)
             number += 1
             if not isinstance(row, Rejected):
                 named = {role_of.get(name, name): value for name, value in row.items() if name not in unused}

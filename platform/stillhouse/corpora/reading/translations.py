@@ -5,10 +5,8 @@ into several languages.
 """
 
 import itertools
-import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,20 +16,23 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.reading.corpus import hub_name
-from stillhouse.corpora.reading.counting import Taking
+from stillhouse.corpora.reading.counting import Taking, in_blocks
 from stillhouse.corpora.reading.ingest import corpus_label
 from stillhouse.corpora.reading.parallel import ParallelCorpus, read_parallel
 from stillhouse.corpora.reading.understood import Reading
 from stillhouse.corpora.tables import (
     RUNS,
-    Rejected,
+    ColumnWriter,
     open_examples,
     open_texts,
     restrict,
     write_rows,
-    write_texts,
 )
 from stillhouse.values.data import Examples, TextTable
+
+_AT_ONCE = 16_384
+"""Pairs whose texts are numbered at once."""
+_ORIGIN = {"parallel": True}
 
 
 def write_parallel(
@@ -51,24 +52,32 @@ def write_parallel(
         BadInput: As for `read_parallel`, or if there is no usable pair.
     """
     require(len(corpora) > 0, "parallel corpora >= 1", corpora=len(corpora))
-    workspace.root.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=workspace.root, prefix=".parallel-") as folder:
-        sides = {name: _Side(Path(folder) / name) for name in ("source", "target")}
-        takings = [_take(corpus, sides) for corpus in corpora]
+    with (
+        ColumnWriter(workspace, f"{label}-source") as sources,
+        ColumnWriter(workspace, f"{label}-target") as targets,
+    ):
+        parts, takings = [np.empty((2, 0), np.int64)], []
+        for corpus in corpora:
+            reading = Reading(corpus_label(corpus.source), corpus.schema.language)
+            taking = Taking[tuple[str, str]](corpus.limit, stream=hub_name(corpus.source) is not None)
+            usable = reading.usable(read_parallel(corpus, reading))
+            for pairs in in_blocks(taking.of(usable, lambda pair: "\t".join(pair).encode()), _AT_ONCE):
+                columns = zip((sources, targets), zip(*pairs, strict=True), strict=True)
+                parts.append(np.stack([column.rows(texts) for column, texts in columns]))
+            takings.append((taking, reading))
         ends = np.cumsum([taking.taken for taking, _ in takings])
-        reasons = [dict(sorted(reading.aside.items())) for _, reading in takings]
         if not ends[-1]:
+            reasons = [dict(sorted(reading.aside.items())) for _, reading in takings]
             raise BadInput(f"a parallel corpus must have at least one usable pair, but has none: {reasons}.")
-        written = {name: side.write(workspace, f"{label}-{name}") for name, side in sides.items()}
-    source_N, target_N = (rows_N for _, rows_N in written.values())
+        tables = {"source": sources.publish(_ORIGIN), "target": targets.publish(_ORIGIN)}
+    source_N, target_N = np.concatenate(parts, axis=1)
     first_N = np.sort(np.unique(source_N * (target_N.max() + 1) + target_N, return_index=True)[1])
     kept = np.bincount(np.searchsorted(ends, first_N, side="right"), minlength=len(ends)).tolist()
     notes = [
         _noted(place, corpora[place], taking, reading, kept[place])
         for place, (taking, reading) in enumerate(takings)
     ]
-    tables = {name: table for name, (table, _) in written.items()}
-    rows = {name: rows_N[first_N] for name, (_, rows_N) in written.items()}
+    rows = {"source": source_N[first_N], "target": target_N[first_N]}
     return write_rows(workspace, tables, rows, label, {RUNS: notes})
 
 
@@ -168,57 +177,6 @@ def _places(workspace: Workspace, table: TextTable) -> npt.NDArray[np.uint64]:
     shards = (texts.shard(index) for index in range(len(texts.shard_starts)))
     hashes = (blake2b(text.encode(), digest_size=8).digest() for shard in shards for text in shard)
     return np.frombuffer(b"".join(hashes), dtype=np.uint64)
-
-
-class _Side:
-    """The texts of one column in the order of the pairs, and their hashes, both in files."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.hashes = path, path.with_suffix(".hashes")
-        self.file = path.open("w", encoding="utf-8", newline="\n")
-        self.hash_file = self.hashes.open("wb")
-
-    def add(self, text: str) -> None:
-        self.file.write(text + "\n")
-        self.hash_file.write(blake2b(text.encode(), digest_size=16).digest())
-
-    def write(self, workspace: Workspace, label: str) -> tuple[TextTable, IntArray]:
-        """Write the distinct texts, and return their table and each pair's row in it."""
-        self.file.close()
-        self.hash_file.close()
-        hash_N2 = np.fromfile(self.hashes, np.uint64).reshape(-1, 2)
-        order = np.lexsort((hash_N2[:, 1], hash_N2[:, 0]))
-        new = np.ones(len(order), bool)
-        new[1:] = (hash_N2[order[1:]] != hash_N2[order[:-1]]).any(axis=1)
-        # The sort is stable, so the first of equal texts is the one that comes first.
-        first_D, of_N = order[new], np.empty(len(order), np.int64)
-        of_N[order] = np.cumsum(new) - 1
-        row_D = np.empty(len(first_D), np.int64)
-        row_D[np.argsort(first_D)] = np.arange(len(first_D))
-        kept = np.zeros(len(order), bool)
-        kept[first_D] = True
-        with self.path.open(encoding="utf-8", newline="\n") as lines:
-            texts = itertools.compress((line.removesuffix("\n") for line in lines), kept)
-            table = write_texts(workspace, label, texts, deduplicate=False, origin={"parallel": True})
-        return table, row_D[of_N]
-
-
-def _take(corpus: ParallelCorpus, sides: Mapping[str, _Side]) -> tuple[Taking[Any], Reading]:
-    """Add the usable pairs of a corpus; return how they were taken, and what it was taken for."""
-    reading = Reading(corpus_label(corpus.source), corpus.schema.language)
-
-    def usable() -> Iterator[tuple[str, str]]:
-        for pair in read_parallel(corpus, reading):
-            if isinstance(pair, Rejected):
-                reading.aside[pair.reason] += 1
-            else:
-                yield pair
-
-    taking = Taking[tuple[str, str]](corpus.limit, stream=hub_name(corpus.source) is not None)
-    for pair in taking.of(usable(), lambda pair: "\t".join(pair).encode()):
-        for side, text in zip(sides.values(), pair, strict=True):
-            side.add(text)
-    return taking, reading
 
 
 def _noted(

@@ -4,14 +4,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stillhouse.core.console import say
 from stillhouse.corpora.reading.languages import NAMES, recognised
+from stillhouse.corpora.tables import Rejected
 
 if TYPE_CHECKING:
     from stillhouse.corpora.reading.counting import Taking
 
+T = TypeVar("T")
 _SHOWN = 60
 _recordings: list[list["Understood"]] = []
 
@@ -150,6 +152,14 @@ class Reading:
             self._roles.setdefault(role, {}).setdefault(column)
         self._unused |= dict.fromkeys(unused)
         self._notes.append(notes or {})
+
+    def usable(self, rows: Iterable[T | Rejected]) -> Iterator[T]:
+        """Those of some rows that can be used; the others are set aside, and counted by their reasons."""
+        for row in rows:
+            if isinstance(row, Rejected):
+                self.aside[row.reason] += 1
+            else:
+                yield row
 
     def understood(
         self,

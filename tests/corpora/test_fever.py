@@ -154,10 +154,10 @@ def test_a_split_by_page_keeps_linked_claims_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("claims", "message"),
     [
-        ("[1, 2", "must be JSON"),
+        ("[1, 2", "must be a JSON array"),
         ('{"id": 1}\n{"id"', "claim number 1|line 2"),
         ('[{"id": 1, "claim": "x", "label": "SUPPORTS"}]', "claim number 1 gave KeyError"),
-        ("[3]", "claim number 1"),
+        ("[3]", "item 1: must be a JSON object"),
         (json.dumps([{"id": 1, "claim": "x", "label": "L", "evidence_pages": ["No"]}]), "all its evidence"),
         ("[]", "all its evidence"),
     ],

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import BadInput, require
-from stillhouse.core.json_text import parse_json
+from stillhouse.corpora.reading.rows import numbered_lines, strict_table
 from stillhouse.corpora.reading.sentences import clean, dedup_key
 
 SPLITS = ("train", "dev", "test")
@@ -130,7 +130,10 @@ def read_fever(
     require(max_words is None or max_words >= 1, "max_words >= 1", max_words=max_words)
     dropped: Counter[str] = Counter()
     rows, documents = _documents(_pages(pages), max_words, dropped)
-    read_pages, records = len(rows) + sum(dropped.values()), _claims(claims)
+    read_pages, records = (
+        len(rows) + sum(dropped.values()),
+        [row for _, row in strict_table(claims, "JSON").rows(None)],
+    )
     bare: list[str] = []
     usable = list(_usable(_joined(records, claims, dropped, bare), rows, dropped, bare))
     if not usable:
@@ -252,31 +255,21 @@ def _split(key: str, dev: float, test: float) -> str:
     return "test" if place < test else "dev" if place < test + dev else "train"
 
 
-def _claims(path: Path) -> list[Any]:
-    text = _text(path)
-    if text.startswith("["):
-        try:
-            whole: list[Any] = parse_json(text)
-        except ValueError as error:
-            raise BadInput(f"{path} must be JSON, but reading it failed: {error}.") from None
-        return whole
-    return list(_json_lines(text, path))
-
-
 def _pages(path: Path) -> Iterator[tuple[str, str]]:
     """Read title and text of every page, one line each."""
     files = (
         sorted(file for file in path.iterdir() if not file.name.startswith(".")) if path.is_dir() else [path]
     )
     for file in files:
-        text = _text(file)
-        if text.startswith("{"):
-            for page in _json_lines(text, file):
-                named = isinstance(page, dict) and {"id", "text"} <= page.keys()
-                if not named:
+        lines = (line for _, line in numbered_lines(file))
+        start = next((line.lstrip() for line in lines if line.strip()), "")
+        if start.startswith("{"):
+            for _, page in strict_table(file, "JSON").rows(None):
+                if not {"id", "text"} <= page.keys():
                     raise BadInput(f"{file} must have pages with id and text, but has {str(page)[:60]}.")
                 yield page_title(str(page["id"])), clean(str(page["text"]))
             continue
+        text = start + "".join(lines)
         if "<doc " not in text:
             raise BadInput(f"{file} must have JSON lines or <doc> blocks, but starts with {text[:40]!r}.")
         for match in _DOC.finditer(text):
@@ -284,24 +277,6 @@ def _pages(path: Path) -> Iterator[tuple[str, str]]:
             first, _, rest = body.partition("\n")
             # WikiExtractor repeats the title in the first line.
             yield title, clean(rest if clean(html.unescape(first)) == title else body)
-
-
-def _json_lines(text: str, path: Path) -> Iterator[Any]:
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            try:
-                yield parse_json(line)
-            except ValueError as error:
-                raise BadInput(f"{path} must be JSON lines, but line {number} is not: {error}.") from None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig").lstrip()
-    except FileNotFoundError:
-        raise BadInput(f"{path} must exist, but does not. Check the folder of the data.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} must be readable UTF-8 text, but reading it failed: {error}.") from None
 
 
 def fever_files(root: str) -> tuple[Path, Path]:

@@ -5,13 +5,13 @@ Quotation marks are plain text in all of these files.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stillhouse.core.errors import BadInput, nearest
-from stillhouse.core.json_text import parse_json
+from stillhouse.corpora.reading.rows import strict_table
 
 
 class Row(NamedTuple):
@@ -149,11 +149,7 @@ def read_task(data: LabelledData) -> list[Row]:
             f"the file of a plan's task must not change, but {path} has changed. Start again with the "
             "current file."
         )
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path} must be UTF-8, but has {error.reason} at byte {error.start}.") from None
-    rows = _json_rows(path, text, task) if path.suffix == ".json" else _tsv_rows(path, text, task)
+    rows = list((_json_rows if path.suffix == ".json" else _tsv_rows)(path, task))
     if not rows:
         raise BadInput(f"{path} must have labelled rows, but has none.")
     return rows
@@ -166,64 +162,45 @@ def counts(data: LabelledData, rows: Sequence[Row]) -> dict[str, int]:
     return {"rows": len(rows), **({"rows_published": published} if published else {}), **each}
 
 
-def _tsv_rows(path: Path, text: str, task: Task) -> list[Row]:
-    # Only a line feed ends a line: texts contain other separators.
-    head, *lines = text.removesuffix("\n").split("\n")
-    header = head.removesuffix("\r").split("\t")
-    places = [_place(path, header, name) for name in (task.first, task.second, task.label) if name]
-    rows = []
-    for at, line in enumerate(lines, start=2):
-        fields = line.removesuffix("\r").split("\t")
-        if len(fields) <= max(places):
-            if task.short_rows:
-                continue
-            raise BadInput(f"{path}, line {at}: must have {len(header)} columns, but has {len(fields)}.")
-        values = [fields[place] for place in places]
-        if values[-1] != task.unlabelled:
-            second = values[1] if task.second else None
-            rows.append(Row(values[0], second, _label(task, values[-1], f"{path}, line {at}")))
-    return rows
-
-
-def _place(path: Path, header: list[str], name: str) -> int:
-    if name not in header:
-        raise BadInput(
-            f"{path} has no column {name!r}, but {', '.join(header)}. GLUE's own test files have no labels: "
-            "use dev."
-        )
-    return header.index(name)
-
-
-def _json_rows(path: Path, text: str, task: Task) -> list[Row]:
-    """Read objects with ``label`` and ``sentence`` ("first sentence: …", and on another line "second …")."""
-    try:
-        content: Any = parse_json(text)
-    except ValueError as error:
-        raise BadInput(f"{path} must be JSON, but is not: {error}.") from None
-    if not isinstance(content, list):
-        raise BadInput(f"{path} must be a list of objects, but is {type(content).__name__}.")
-    rows = []
-    for at, item in enumerate(content, start=1):
-        where = f"{path}, object {at}"
-        if not isinstance(item, dict) or not isinstance(item.get("sentence"), str) or "label" not in item:
-            found = ", ".join(item) if isinstance(item, dict) else f"type {type(item).__name__}"
-            raise BadInput(f"{where}: must be an object with a text `sentence` and `label`, but has {found}.")
-        parts = [part.partition(": ")[2] for part in item["sentence"].split("\n")]
-        if len(parts) != (2 if task.second else 1) or not all(parts):
+def _tsv_rows(path: Path, task: Task) -> Iterator[Row]:
+    table = strict_table(path, "TSV", "\t")
+    names = [name for name in (task.first, task.second, task.label) if name]
+    for name in names:
+        if name not in table.columns:
             raise BadInput(
-                f"{where}: `sentence` must have {2 if task.second else 1} named texts, but has {len(parts)}."
+                f"{path} has no column {name!r}, but {', '.join(table.columns)}. GLUE's own test files have "
+                "no labels: use dev."
             )
-        if item["label"] != task.unlabelled:
-            second = parts[1] if task.second else None
-            rows.append(Row(parts[0], second, _label(task, str(item["label"]), where)))
-    return rows
+    for at, cells in table.rows(None):
+        where, values = f"{path}, line {at}", [cells[name] for name in names if name in cells]
+        if len(values) == len(names):
+            yield from _labelled(task, values[:-1], values[-1], where)
+        elif not task.short_rows:
+            raise BadInput(f"{where}: must have {len(table.columns)} columns, but has {len(cells)}.")
 
 
-def _label(task: Task, name: str, where: str) -> int:
+def _json_rows(path: Path, task: Task) -> Iterator[Row]:
+    """Read objects with ``label`` and ``sentence`` ("first sentence: …", and on another line "second …")."""
+    table, count = strict_table(path, "JSON"), 2 if task.second else 1
+    for at, item in table.rows(None):
+        where = f"{path}, {table.unit} {at}"
+        if not isinstance(item.get("sentence"), str) or "label" not in item:
+            found = ", ".join(item)
+            raise BadInput(f"{where}: must be an object with a text `sentence` and `label`, but has {found}.")
+        texts = [part.partition(": ")[2] for part in item["sentence"].split("\n")]
+        if len(texts) != count or not all(texts):
+            raise BadInput(f"{where}: `sentence` must have {count} named texts, but has {len(texts)}.")
+        yield from _labelled(task, texts, str(item["label"]), where)
+
+
+def _labelled(task: Task, texts: Sequence[str], name: str, where: str) -> Iterator[Row]:
+    """A row, unless the annotators did not agree on its label."""
     known = task.other_names.get(name, name)
+    if name == task.unlabelled:
+        return
     if known not in task.labels:
         raise BadInput(f"{where}: the label must be one of {', '.join(task.labels)}, but is {name!r}.")
-    return task.labels.index(known)
+    yield Row(texts[0], texts[1] if task.second else None, task.labels.index(known))
 
 
 def task_name(given: str) -> str:

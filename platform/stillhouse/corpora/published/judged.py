@@ -10,19 +10,18 @@ emoji), are left out and counted. Judgements are recognised by their cells, with
 ``query passage gain`` (BEIR), ``query 0 passage gain`` (TREC), or CACM's.
 """
 
-import csv
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from stillhouse.core.errors import BadInput, nearest
-from stillhouse.core.json_text import parse_json
+from stillhouse.corpora.published.msmarco import id_texts
 from stillhouse.corpora.published.smart_format import read_sentences, read_smart, read_tagged
-from stillhouse.corpora.reading.rows import is_unicode
+from stillhouse.corpora.reading.rows import is_unicode, numbered_lines, strict_table
 from stillhouse.corpora.reading.sentences import dedup_key
 
 PLACES = ("retrieval", "beir", ".")
@@ -378,7 +377,7 @@ def _queries(path: Path, read: Callable[[Path], Iterator[Entry]]) -> dict[str, s
 def _judgements(layout: Layout, path: Path) -> Iterator[tuple[int, str, str, int]]:
     """Read line, query, passage and gain; every row has the layout of the first."""
     width = 0
-    for at, line in _lines(path):
+    for at, line in numbered_lines(path):
         if not line.strip():
             continue
         cells = line.rstrip("\r\n").split("\t")
@@ -413,11 +412,8 @@ def ascii_cells(line: str) -> list[str]:
 
 
 def _beir(path: Path) -> Iterator[Entry]:
-    for at, line in _lines(path):
-        if not line.strip():
-            continue
+    for at, row in strict_table(path, "JSON").rows(None):
         try:
-            row: dict[str, Any] = parse_json(line)
             name, text = _cell(row["_id"]), _cell(row["text"])
             title = _cell(row.get("title"))
             if not name:
@@ -435,60 +431,27 @@ def _cell(value: object) -> str:
 
 
 def _claims(path: Path) -> Iterator[Entry]:
-    csv.field_size_limit(2**31 - 1)
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.DictReader(_checked_lines(path, file))
-        columns = ("id", "claim") if path.name.startswith("claims") else ("doc_id", "title", "abstract")
-        for row in rows:
-            cells = [row.get(column) for column in columns]
-            if any(cell is None for cell in cells):
-                raise BadInput(f"{path}, line {rows.line_num}: must have the columns {', '.join(columns)}.")
-            name, *texts = (str(cell) for cell in cells)
-            try:
-                texts[1:] = [" ".join(read_sentences(text)) for text in texts[1:]]
-            except (ValueError, SyntaxError, MemoryError, RecursionError):
-                raise BadInput(
-                    f"{path}, line {rows.line_num}: must have a list of quoted sentences as its abstract."
-                ) from None
-            body = " ".join(texts[1:]).strip()
-            yield Entry(name, " ".join(texts).strip(), rows.line_num, body)
-
-
-def _checked_lines(path: Path, file: Iterable[str]) -> Iterator[str]:
-    """Yield the lines of a CSV file; one in another encoding is refused by its number."""
-    at = 0
-    try:
-        for line in file:
-            at += 1
-            yield line.replace("\0", "")
-    except UnicodeDecodeError as error:
-        raise BadInput(
-            f"{path}, after line {at}: must be UTF-8, but has {error.reason}. Convert the file to UTF-8."
-        ) from None
+    columns = ("id", "claim") if path.name.startswith("claims") else ("doc_id", "title", "abstract")
+    for at, row in strict_table(path, "CSV", ",").rows(None):
+        if not row.keys() >= set(columns):
+            raise BadInput(f"{path}, line {at}: must have the columns {', '.join(columns)}.")
+        name, *texts = (row[column] for column in columns)
+        try:
+            texts[1:] = [" ".join(read_sentences(text)) for text in texts[1:]]
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            raise BadInput(
+                f"{path}, line {at}: must have a list of quoted sentences as its abstract."
+            ) from None
+        yield Entry(name, " ".join(texts).strip(), at, " ".join(texts[1:]).strip())
 
 
 def _tabbed(path: Path) -> Iterator[Entry]:
-    for at, line in _lines(path):
-        name, tab, text = line.rstrip("\r\n").partition("\t")
-        if not (tab and name.strip()):
-            raise BadInput(f"{path}, line {at}: must be an id and a text separated by a tab.")
-        yield Entry(name.strip(), text.strip(), at)
+    yield from (Entry(name, text, at) for at, name, text in id_texts(path))
 
 
 def _tagged(path: Path) -> Iterator[Entry]:
-    yield from (Entry(*each) for each in read_tagged(path, _lines(path)))
+    yield from (Entry(*each) for each in read_tagged(path, numbered_lines(path)))
 
 
 def _smart(path: Path) -> Iterator[Entry]:
-    yield from (Entry(*each) for each in read_smart(path, _lines(path)))
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    with path.open("rb") as file:
-        for at, line in enumerate(file, start=1):
-            try:
-                yield at, line.decode("utf-8-sig" if at == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise BadInput(
-                    f"{path}, line {at}: must be UTF-8, but has {error.reason} at byte {error.start}."
-                ) from None
+    yield from (Entry(*each) for each in read_smart(path, numbered_lines(path)))

@@ -37,16 +37,17 @@ def text_files(folder: Path) -> tuple[Path, ...]:
     return tuple(folder / name for name in (COLLECTION, QUERIES) if (folder / name).is_file())
 
 
-def has_texts(path: str, start: str) -> bool:
-    """Whether a file has an id and a text per line: passages or queries, as they are published.
+def id_texts(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Read the lines of passages or queries: number, id and text.
 
-    Args:
-        path: Its path.
-        start: The first characters of it.
+    Raises:
+        BadInput: A line is no id and a text; the message names it.
     """
-    name = path.replace("\\", "/").rpartition("/")[2].removesuffix(".gz")
-    known = name == COLLECTION or (name.startswith("queries.") and name.endswith(".tsv"))
-    return known and start.partition("\t")[0].strip().isdigit()
+    for at, line in _lines(path):
+        name, tab, text = line.partition("\t")
+        if not (tab and name.strip()):
+            raise BadInput(f"{path}, line {at}: must be an id and a text separated by a tab.")
+        yield at, name.strip(), text.strip()
 
 
 @dataclass(frozen=True)
@@ -151,14 +152,7 @@ def marco_pairs(source: str) -> MarcoPairs | None:
 
 def _named(file: Path, names: set[str]) -> dict[str, str]:
     """The texts of some ids."""
-    texts: dict[str, str] = {}
-    for at, line in _lines(file):
-        name, tab, text = line.partition("\t")
-        if not tab:
-            raise BadInput(f"{file}, line {at}: must be an id and a text separated by a tab.")
-        if name.strip() in names:
-            texts[name.strip()] = text.strip()
-    return texts
+    return {name: text for _, name, text in id_texts(file) if name in names}
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

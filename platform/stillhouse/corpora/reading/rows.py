@@ -37,6 +37,7 @@ PLAIN = {"text": "text, one per line", "wiki": "WikiExtractor", "marco": "an id 
 PACKED = (".gz", ".bz2", ".xz", ".zst")
 _MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 _PYTHONS: dict[str | None, Any] = {"bz2": bz2.open, "xz": lzma.open}
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _DELIMITERS = ",;\t|"
 _LOOKED_AT, _SNIFFED = 100, 65_536
 _WORD = re.compile(r"\w[\w.-]*")
@@ -108,7 +109,12 @@ def check_encoding(encoding: str) -> None:
 
 def is_unicode(text: str) -> bool:
     """Whether a text has no lone surrogate: undecodable bytes become some, and JSON can spell them."""
-    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+    return text.isascii() or _SURROGATE.search(text) is None
+
+
+def is_unicode_row(row: Row) -> bool:
+    """Whether all texts of a row are Unicode; see `is_unicode`."""
+    return is_unicode(json.dumps(row, ensure_ascii=False, default=str))
 
 
 def missing(value: Any) -> bool:
@@ -128,6 +134,8 @@ def readable(
     except (UnicodeError, OSError, EOFError, lzma.LZMAError, zlib.error, pa.ArrowException) as error:
         if encoding and isinstance(error, UnicodeError):
             raise BadInput(f"{path} must be {encoding} text, but is not: {error}. {_GIVE_ENCODING}") from None
+        if isinstance(error, FileNotFoundError):
+            raise BadInput(f"{path} must exist, but does not. Check the folder of the data.") from None
         after = f" after row {row():,}" if row is not None else ""
         raise BadInput(f"{path} must be {what}, but reading it failed{after}: {error}.") from error
 
@@ -173,16 +181,17 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     from pyarrow import fs
 
     for number, line in enumerate(read_lines(fs.LocalFileSystem(), str(path), "utf-8"), start=1):
-        if not is_unicode(line):
-            try:
+        try:
+            if not is_unicode(line):
                 line.encode("utf-8", "surrogateescape").decode()
-            except UnicodeError as error:
-                raise BadInput(f"{path}, line {number}: must be UTF-8, but is not: {error}.") from None
+        except UnicodeDecodeError as error:
+            at = f"{error.reason} at byte {error.start}"
+            raise BadInput(f"{path}, line {number}: must be UTF-8, but has {at}.") from None
         yield number, line
 
 
-def strict_rows(path: Path, kind: str, delimiter: str = "") -> Iterator[tuple[int, Row]]:
-    """Read the rows of a published file, none of which may be damaged; empty lines of JSON are skipped.
+def strict_table(path: Path, kind: str, delimiter: str = "") -> Table:
+    """Open a published file, none of whose rows may be damaged; empty lines of JSON are left out.
 
     Args:
         path: A local file in UTF-8; a delimited one has a header, and its rows any number of cells.
@@ -190,18 +199,24 @@ def strict_rows(path: Path, kind: str, delimiter: str = "") -> Iterator[tuple[in
         delimiter: Character between the cells.
 
     Raises:
-        BadInput: The message names the row.
+        BadInput: It cannot be read; the rows raise it, too, and name the line.
     """
     from pyarrow import fs
 
     is_header = (lambda _: True) if delimiter else None
     table = open_table(fs.LocalFileSystem(), str(path), kind, "utf-8", delimiter, is_header=is_header)
-    for number, row in table.rows(None):
-        if not isinstance(row, Rejected):
-            yield number, row
-        elif row.reason != "empty":
-            what = "a JSON object" if kind == "JSON" else "UTF-8"
-            raise BadInput(f"{path}, {table.unit} {number}: must be {what}, but is {row.reason}.")
+    what = "a JSON object in UTF-8" if kind == "JSON" else "UTF-8"
+
+    def rows(_: str | None) -> Numbered:
+        for number, row in table.rows(None):
+            if not isinstance(row, Rejected) and (table.unit == "line" or is_unicode_row(row)):
+                yield number, row
+                continue
+            reason = row.reason if isinstance(row, Rejected) else "not utf-8"
+            if reason != "empty":
+                raise BadInput(f"{path}, {table.unit} {number}: must be {what}, but is {reason}.")
+
+    return replace(table, rows=rows)
 
 
 def sniffed_kind(system: Any, path: str, encoding: str) -> str:

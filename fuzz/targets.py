@@ -43,10 +43,9 @@ from stillhouse.corpora.published.msmarco import marco_pairs
 from stillhouse.corpora.published.sentence_tasks import read_tasks, task_files
 from stillhouse.corpora.reading.corpus import ReadOptions, read_texts
 from stillhouse.corpora.reading.counting import Taking
-from stillhouse.corpora.reading.labelled import read_labelled
+from stillhouse.corpora.reading.labelled import read_labelled, read_scored
 from stillhouse.corpora.reading.parallel import ParallelCorpus, read_parallel
 from stillhouse.corpora.reading.schema import Schema
-from stillhouse.corpora.reading.scored import read_scored
 from stillhouse.corpora.word_vectors import write_vectors
 from stillhouse.corpora.wordnet import read_wordnet
 from stillhouse.evaluation.trec_runs import read_run

@@ -20,9 +20,8 @@ from stillhouse.corpora.published.glue import read_task, resolve_task
 from stillhouse.corpora.published.judged import open_collection
 from stillhouse.corpora.reading.corpus import ReadOptions
 from stillhouse.corpora.reading.ingest import ingest
-from stillhouse.corpora.reading.labelled import read_labelled
+from stillhouse.corpora.reading.labelled import read_labelled, read_scored
 from stillhouse.corpora.reading.parallel import ParallelCorpus
-from stillhouse.corpora.reading.scored import read_scored
 from stillhouse.corpora.reading.translations import write_parallel
 from stillhouse.corpora.search_task import TaskFiles
 from stillhouse.corpora.search_task import read_task as read_search

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stillhouse.core.errors import BadInput
-from stillhouse.corpora.published.glue import TASKS, Row, counts, read_task, resolve_task
+from stillhouse.corpora.published.glue import TASKS, Row, read_task, resolve_task
 from stillhouse.corpora.shares import stratified
 
 FILES = {
@@ -108,12 +108,6 @@ def test_the_identity_depends_on_the_content(tmp_path: Path) -> None:
     assert resolve_task("sst2", tmp_path, "dev").sha256 != data.sha256
 
 
-def test_counts(tmp_path: Path) -> None:
-    (tmp_path / "dev.tsv").write_text("sentence\tlabel\na\t1\nb\t1\nc\t0\n")
-    data = resolve_task("sst2", tmp_path, "dev")
-    assert counts(data, read_task(data)) == {"rows": 3, "rows_published": 872, "rows_0": 1, "rows_1": 2}
-
-
 def test_a_fraction_keeps_the_proportions_and_the_order() -> None:
     rows = [Row(str(at), None, int(at % 4 == 0)) for at in range(400)]
     tenth = stratified(rows, 0.1, seed=3)
@@ -134,4 +128,3 @@ def test_fractions_out_of_range_are_refused(options: dict[str, Any]) -> None:
 def test_every_task_knows_its_own_labels() -> None:
     for task in TASKS.values():
         assert set(task.other_names.values()) <= set(task.labels)
-        assert set(task.rows) <= set(task.files)

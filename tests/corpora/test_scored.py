@@ -11,7 +11,7 @@ import pytest
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.reading.forms import parse_row
-from stillhouse.corpora.reading.scored import read_scored
+from stillhouse.corpora.reading.labelled import read_scored
 from stillhouse.corpora.tables import open_rows, open_texts, open_values
 from stillhouse.values.data import Examples
 

@@ -13,10 +13,9 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.reading.corpus import ReadOptions
 from stillhouse.corpora.reading.ingest import ingest
-from stillhouse.corpora.reading.labelled import read_labelled
+from stillhouse.corpora.reading.labelled import read_labelled, read_scored
 from stillhouse.corpora.reading.parallel import ParallelCorpus
 from stillhouse.corpora.reading.schema import Schema
-from stillhouse.corpora.reading.scored import read_scored
 from stillhouse.corpora.reading.translations import write_parallel
 from stillhouse.corpora.reading.understood import Understood, recorded, restored
 

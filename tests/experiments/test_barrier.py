@@ -234,3 +234,11 @@ def test_a_very_short_sentence_bars_no_longer_text(workspace: Workspace) -> None
     barred = ["see also", "First. THE OLD BRIDGE CROSSES THE RIVER!", texts[0].upper()]
     free = ["See also. A new one.", "The old bridge crosses the river now.", "好。好。", ""]
     assert [barrier.bars(text) for text in [*barred, *free]] == ["search"] * 3 + [""] * 4
+
+
+def test_texts_are_divided_by_the_rules_of_their_language(workspace: Workspace) -> None:
+    """In German a number with a full stop does not end a sentence."""
+    barrier = Barrier(workspace)
+    barrier.declare("search", ["Der 3. Mai war ein Dienstag. Sie ging heim und sie war nicht da."])
+    assert barrier.bars("Der 3. Mai war ein Dienstag.") == "search"
+    assert barrier.bars("Vorbei. Der 3. Mai war ein Dienstag.", "de") == "search"

@@ -30,7 +30,11 @@ MUTANTS: list[Mutant] = [
     *mistakes(
         "corpora/barrier.py",
         "experiments/test_barrier.py",
-        ("for sentence in _sentences(text) if", "for sentence in () if", "only whole texts are compared"),
+        (
+            "for sentence in _sentences(text, language) if",
+            "for sentence in () if",
+            "only whole texts are compared",
+        ),
     ),
     *mistakes(
         "corpora/tables.py",

@@ -15,7 +15,7 @@ import pytest
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput
-from stillhouse.corpora.reading.scored import read_scored
+from stillhouse.corpora.reading.labelled import read_scored
 from stillhouse.corpora.tables import open_rows, open_texts, open_values, sampled_rows
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment

@@ -20,11 +20,12 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.notes import has_note, write_note
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
+from stillhouse.corpora.reading.languages import recognised
 from stillhouse.corpora.reading.sentences import clean, dedup_key, split_sentences
 from stillhouse.corpora.tables import Rejected, open_examples, open_texts, restrict, write_rows, write_texts
 from stillhouse.values.data import AllRows, Examples, TextTable
 
-VERSION = 2
+VERSION = 3
 LEAST_WORDS, LEAST_CHARACTERS = 5, 8
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _GOES_ON = re.compile(r"[^\w\s.,'’\"“”()\[\]{}/:=*+<>|`#&%$@~^\\-]\W*\w|\.[^\w\s]*\s+\S")
@@ -67,29 +68,36 @@ class Barrier:
         """The keys of all texts and of their sentences; what several measure with is the first one's."""
         known: dict[bytes, str] = {}
         for name, tables in self.tables.items():
-            for text in (text for table in tables for text in open_texts(self.workspace, table)):
-                for part in (text, *_sentences(text)):
-                    known.setdefault(dedup_key(part), name)
+            for table in tables:
+                language = self._language(table)
+                for text in open_texts(self.workspace, table):
+                    for part in (text, *_sentences(text, language)):
+                        known.setdefault(dedup_key(part), name)
         return known
 
-    def bars(self, text: str, *, but: str = "") -> str:
+    def _language(self, table: TextTable) -> str:
+        """The language of a table's texts; empty where it is not recognised."""
+        return recognised(open_texts(self.workspace, table))
+
+    def bars(self, text: str, language: str = "", *, but: str = "") -> str:
         """Name the evaluator that measures with a cleaned text or a sentence of it; empty if none does.
 
         Args:
             text: The text.
+            language: Its language, where it is known.
             but: An evaluator that does not count.
         """
         if not self.tables:
             return ""
-        told = (sentence for sentence in _sentences(text) if is_telling(sentence))
+        told = (sentence for sentence in _sentences(text, language) if is_telling(sentence))
         named = (self._evaluators.get(dedup_key(part), but) for part in chain([text], told))
         return next((name for name in named if name != but), "")
 
-    def checking(self, counts: Counter[str]) -> Callable[[str], str | Rejected]:
-        """Make what rejects the barred ones of cleaned texts, and counts them by evaluator."""
+    def checking(self, counts: Counter[str]) -> Callable[[str, str], str | Rejected]:
+        """Make what rejects the barred ones of cleaned texts of a language, and counts them by evaluator."""
 
-        def check(text: str) -> str | Rejected:
-            name = self.bars(text)
+        def check(text: str, language: str) -> str | Rejected:
+            name = self.bars(text, language)
             counts.update([name] if name else [])
             return Rejected(text, f"measured by {name}") if name else text
 
@@ -141,10 +149,11 @@ class Barrier:
     def _kept(self, examples: Examples, what: str, but: str) -> tuple[Examples | None, dict[str, int]]:
         """The rows that name no barred text, None for all of them, and the numbers of the others."""
         workspace, places = self.workspace, {"": 0, **{name: at + 1 for at, name in enumerate(self.tables)}}
-        barred: dict[TextTable, IntArray] = {
-            table: np.array([places[self.bars(text, but=but)] for text in open_texts(workspace, table)])
-            for table in dict.fromkeys(examples.columns.values())
-        }
+        barred: dict[TextTable, IntArray] = {}
+        for table in dict.fromkeys(examples.columns.values()):
+            language = self._language(table)
+            names = (self.bars(text, language, but=but) for text in open_texts(workspace, table))
+            barred[table] = np.array([places[name] for name in names])
         rows = open_examples(workspace, examples)
         sides = [barred[examples.columns[name]][ids].reshape(len(ids), -1) for name, ids in rows.ids.items()]
         by_N = np.concatenate(sides, axis=1).max(axis=1)
@@ -178,6 +187,6 @@ def is_telling(sentence: str) -> bool:
     return words >= LEAST_WORDS or characters >= LEAST_CHARACTERS
 
 
-def _sentences(text: str) -> list[str]:
+def _sentences(text: str, language: str) -> list[str]:
     """The sentences of a cleaned text, none where it is but one."""
-    return split_sentences(text) if _GOES_ON.search(text) else []
+    return split_sentences(text, language) if _GOES_ON.search(text) else []

@@ -26,6 +26,7 @@ from stillhouse.corpora.reading.corpus import (
 )
 from stillhouse.corpora.reading.counting import Taking
 from stillhouse.corpora.reading.ingest import corpus_label, note_path, say_again
+from stillhouse.corpora.reading.languages import recognised
 from stillhouse.corpora.reading.sentences import dedup_key
 from stillhouse.corpora.reading.understood import Reading, recorded
 from stillhouse.corpora.seen_keys import SeenKeys
@@ -93,7 +94,8 @@ class MixSource:
     ) -> Iterator[str | Rejected]:
         """Read it, and reject what is measured with; of a table that has been read, all texts."""
         if isinstance(self.corpus, TextTable):
-            return map(check, open_texts(workspace, self.corpus))
+            texts = open_texts(workspace, self.corpus)
+            return map(check, texts, itertools.repeat(recognised(texts)))
         return read_texts(self.corpus, self.options, taking, check, reading)
 
 

@@ -1,4 +1,4 @@
-"""Writing scored text in the forms that `corpora.reading.scored` reads: JSON lines, one row per query.
+"""Writing scored text in the forms that `corpora.reading.labelled` reads: JSON lines, one row per query.
 
 * ``scores``: sentence-transformers. ``query``, ``positive``, ``negative_1`` … ``negative_K``, and ``scores``
   with one number per passage, the positive's first.

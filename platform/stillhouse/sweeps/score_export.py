@@ -10,7 +10,7 @@ from stillhouse.core.artifacts import Workspace, mapped_array, read_manifest
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import fingerprint
 from stillhouse.corpora.reading.forms import ScoredRow
-from stillhouse.corpora.reading.scored import SCORES
+from stillhouse.corpora.reading.labelled import SCORES
 from stillhouse.corpora.score_files import SCORE_FORMS, write_scored
 from stillhouse.corpora.tables import Texts, open_texts
 from stillhouse.values.data import Examples, TextTable

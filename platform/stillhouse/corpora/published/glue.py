@@ -32,7 +32,6 @@ class Task:
         label: Column of the label.
         labels: Names of the classes in the order of their ids.
         files: Split to the possible names of its file.
-        rows: Number of rows of the published splits.
         other_names: Names of classes in other versions of the files.
         unlabelled: Label of rows on which the annotators did not agree; they are skipped.
         short_rows: Whether the published file has truncated lines; they are skipped.
@@ -43,7 +42,6 @@ class Task:
     label: str
     labels: tuple[str, ...]
     files: Mapping[str, tuple[str, ...]]
-    rows: Mapping[str, int]
     other_names: Mapping[str, str] = field(default_factory=dict)
     unlabelled: str = ""
     short_rows: bool = False
@@ -56,12 +54,10 @@ TASKS = {
     "sst2": Task(
         *("sentence", "", "label", ("0", "1")),
         files={**_FILES, "test": _TEST},
-        rows={"train": 67_349, "dev": 872, "test": 1821},
     ),
     "qqp": Task(
         *("question1", "question2", "is_duplicate", ("0", "1")),
         files=_FILES,
-        rows={"train": 363_846, "dev": 40_430},
         other_names={"False": "0", "True": "1"},
         short_rows=True,
     ),
@@ -73,7 +69,6 @@ TASKS = {
             "dev_mismatched": ("dev_mismatched.tsv",),
             "dev": ("dev.json",),
         },
-        rows={"train": 392_702, "dev_matched": 9815, "dev_mismatched": 9832},
         unlabelled="-",
     ),
     "mrpc": Task(
@@ -83,12 +78,10 @@ TASKS = {
             "dev": ("dev.tsv",),
             "test": ("msr_paraphrase_test.txt",),
         },
-        rows={"train": 3668, "dev": 408, "test": 1725},
     ),
     "rte": Task(
         *("sentence1", "sentence2", "label", ("entailment", "not_entailment")),
         files=_FILES,
-        rows={"train": 2490, "dev": 277},
         other_names={"contradiction": "not_entailment"},
     ),
 }
@@ -153,13 +146,6 @@ def read_task(data: LabelledData) -> list[Row]:
     if not rows:
         raise BadInput(f"{path} must have labelled rows, but has none.")
     return rows
-
-
-def counts(data: LabelledData, rows: Sequence[Row]) -> dict[str, int]:
-    """Count the rows, in total, as published (if known), and per class."""
-    task, published = TASKS[data.task], TASKS[data.task].rows.get(data.split)
-    each = {f"rows_{name}": sum(row.label == label for row in rows) for label, name in enumerate(task.labels)}
-    return {"rows": len(rows), **({"rows_published": published} if published else {}), **each}
 
 
 def _tsv_rows(path: Path, task: Task) -> Iterator[Row]:

@@ -10,19 +10,20 @@ emoji), are left out and counted. Judgements are recognised by their cells, with
 ``query passage gain`` (BEIR), ``query 0 passage gain`` (TREC), or CACM's.
 """
 
-from array import array
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
-
-import numpy as np
 
 from stillhouse.core.errors import BadInput, nearest
 from stillhouse.corpora.published.msmarco import id_texts
 from stillhouse.corpora.published.smart_format import read_sentences, read_smart, read_tagged
+from stillhouse.corpora.reading.counting import in_blocks
 from stillhouse.corpora.reading.rows import is_unicode, numbered_lines, strict_table
 from stillhouse.corpora.reading.sentences import dedup_key
+from stillhouse.corpora.seen_keys import SeenKeys
 
 PLACES = ("retrieval", "beir", ".")
 TAGGED = (
@@ -32,6 +33,8 @@ TAGGED = (
 CACM = ("cacm.all", "query.text", "qrels.text")
 MARCO = "collection.tsv"
 MARCO_SPLIT = "dev.small"
+_AT_ONCE = 16_384
+"""Ids that are compared with those before at once."""
 GAIN_NAMES = ("score", "relevance", "rel", "gain", "label", "grade", "judgement", "judgment")
 """Names of the last column by which a header of judgements is recognised."""
 
@@ -312,25 +315,22 @@ class _Passages(NamedTuple):
 
 
 def _known(layout: Layout, judged: JudgedQueries, *, drop_own_ids: bool) -> _Passages:
-    """Read the passages once. Of ids that are not judged only a hash is held: there may be millions."""
+    """Read the passages once."""
     path, named = layout.documents, judged.passages
-    found: set[str] = set()
+    found, unusable, rows = set[str](), list[int](), 0
     own: dict[str, int] = {}
-    hashes, unusable = array("q"), []
-    for entry in layout.read(path):
-        hashes.append(hash(entry.id))
+    for entry in _unique(path, layout.read(path)):
         if entry.id in named:
             found.add(entry.id)
         if not _is_text(entry):
             unusable.append(entry.line)
-        elif entry.id in judged.queries and entry.id not in judged.qrels[entry.id]:
+            continue
+        if entry.id in judged.queries and entry.id not in judged.qrels[entry.id]:
             if drop_own_ids or _is_same(judged.queries[entry.id], entry):
-                own[entry.id] = len(hashes) - len(unusable) - 1
-    if len(hashes) == len(unusable):
+                own[entry.id] = rows
+        rows += 1
+    if not rows:
         raise BadInput(f"a collection must have passages, but {path} has none.")
-    distinct, counts = np.unique(np.frombuffer(hashes, np.int64), return_counts=True)
-    if len(distinct) < len(hashes):
-        _refuse_repeated(path, layout.read, set(distinct[counts > 1].tolist()))
     notes, name = [], layout.folder.name
     if unusable:
         at = ", ".join(str(line) for line in unusable[:3])
@@ -353,15 +353,19 @@ def _is_same(query: str, passage: Entry) -> bool:
     return dedup_key(query) in (dedup_key(passage.text), dedup_key(passage.body or passage.text))
 
 
-def _refuse_repeated(path: Path, read: Callable[[Path], Iterator[Entry]], suspects: set[int]) -> None:
-    """Read again to find the line of a repeated id; two ids may share a hash by chance."""
-    seen: set[str] = set()
-    for entry in read(path):
-        if hash(entry.id) not in suspects:
-            continue
-        if entry.id in seen:
-            raise BadInput(f"{path}, line {entry.line}: an id must be unique, but {entry.id!r} is repeated.")
-        seen.add(entry.id)
+def _unique(path: Path, entries: Iterator[Entry]) -> Iterator[Entry]:
+    """Refuse an id that comes twice; there may be millions, of which hashes are held on disk."""
+    seen = SeenKeys(Path(tempfile.gettempdir()))
+    for block in in_blocks(entries, _AT_ONCE):
+        ids = (entry.id.encode("utf-8", "surrogatepass") for entry in block)
+        new_N = seen.new(b"".join(blake2b(each, digest_size=16).digest() for each in ids))
+        if not new_N.all():
+            raise _repeated(path, block[int(new_N.argmin())])
+        yield from block
+
+
+def _repeated(path: Path, entry: Entry) -> BadInput:
+    return BadInput(f"{path}, line {entry.line}: an id must be unique, but {entry.id!r} is repeated.")
 
 
 def _queries(path: Path, read: Callable[[Path], Iterator[Entry]]) -> dict[str, str]:
@@ -370,7 +374,7 @@ def _queries(path: Path, read: Callable[[Path], Iterator[Entry]]) -> dict[str, s
         text = entry.text if _is_text(entry) else ""
         # A claim of SciFact has one row per piece of evidence.
         if texts.setdefault(entry.id, text) != text:
-            raise BadInput(f"{path}, line {entry.line}: an id must be unique, but {entry.id!r} is repeated.")
+            raise _repeated(path, entry)
     return texts
 
 

@@ -49,8 +49,8 @@ CORPUS = "corpus"
 _TEXT_KINDS = (CORPUS, "file of labelled text", "file of scores", "file of pairs")
 _ABOUT = ("dataset_info.json", "dataset_infos.json", "state.json", "dataset_dict.json")
 _WIKI = re.compile(r"wiki_\d+")
-Check = Callable[[str], "str | Rejected"]
-"""Returns a cleaned text, or rejects it."""
+Check = Callable[[str, str], "str | Rejected"]
+"""Returns a cleaned text, given with its language, or rejects it."""
 DROP, CUT, PACK = "drop", "cut", "pack"
 LONGER = (DROP, CUT, PACK)
 """What may happen to texts with more words than ``max_words``."""
@@ -150,7 +150,7 @@ def read_texts(
     source: str,
     options: ReadOptions,
     taking: Taking[str | Rejected] | None = None,
-    check: Check = str,
+    check: Check = lambda text, _: text,
     reading: Reading | None = None,
 ) -> Iterator[str | Rejected]:
     """Read the texts of a corpus: files sorted by name, rows in the order of the file unless some are drawn.
@@ -352,7 +352,7 @@ def _texts_of(
     pack = options.longer == PACK
     split = running_text if options.split_sentences is None else options.split_sentences
     for text in (split_sentences(raw, language) or [""]) if split and not pack else [clean(raw)]:
-        checked = check(text)
+        checked = check(text, language)
         if pack and isinstance(checked, str):
             yield from passages(checked, fits, language) or [""]
         elif options.longer == CUT and isinstance(checked, str):

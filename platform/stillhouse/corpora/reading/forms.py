@@ -16,9 +16,9 @@ other, so that a constant added to them changes nothing.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.reading.rows import Row
@@ -39,8 +39,7 @@ Candidate = tuple[Any, Any]
 """A passage and its score, as they are in the file."""
 
 
-@dataclass(frozen=True)
-class ScoredRow:
+class ScoredRow(NamedTuple):
     """A query with passages and their scores.
 
     Attributes:
@@ -105,9 +104,7 @@ def _listed(row: Row, name: str, where: str, scored: bool) -> list[Candidate]:
     """The candidates of a column of FlagEmbedding's, with the scores of its twin."""
     texts = _list_of(row, name, where, scored)
     scores = _list_of(row, f"{name}_scores", where, scored) if scored else [0.0] * len(texts)
-    if len(texts) != len(scores):
-        raise _of_another_number(where, len(scores), len(texts), name)
-    return list(zip(texts, scores, strict=True))
+    return _paired(texts, scores, where, name)
 
 
 def _stock_row(row: Row, where: str) -> ScoredRow:
@@ -123,41 +120,38 @@ def _stock_row(row: Row, where: str) -> ScoredRow:
     scores = list(stated) if isinstance(stated, list) else [stated]
     if len(scores) == len(negatives):
         scores = [0.0, *(-_finite(margin, where) for margin in scores)]
-    if len(scores) != 1 + len(negatives):
-        raise _of_another_number(where, len(scores), 1 + len(negatives), "passages")
-    return _scored(query, list(zip([positive, *negatives], scores, strict=True)), where)
+    return _scored(query, _paired([positive, *negatives], scores, where, "passages"), where)
+
+
+def _paired(texts: list[Any], scores: list[Any], where: str, what: str) -> list[Candidate]:
+    if len(scores) != len(texts):
+        raise BadInput(
+            f"{where} must have one score per passage, but has {len(scores)} scores for {len(texts)} {what}. "
+            "Score the file again."
+        )
+    return list(zip(texts, scores, strict=True))
 
 
 def _scored(query: Any, candidates: Sequence[Candidate], where: str) -> ScoredRow:
     """Check the texts and scores of an example."""
-    texts = [
-        clean(text) if isinstance(text, str) else "" for text in (query, *(text for text, _ in candidates))
-    ]
+    given = (query, *(text for text, _ in candidates))
+    texts = [clean(text) if isinstance(text, str) else "" for text in given]
     if not all(texts):
         raise BadInput(f"{where} must have no empty text, but its query or one of its passages is empty.")
     return ScoredRow(texts[0], tuple(texts[1:]), tuple(_finite(score, where) for _, score in candidates))
 
 
-def _is_finite(score: float) -> bool:
-    try:
-        return math.isfinite(score)
-    except OverflowError:  # a whole number of hundreds of digits
-        return False
-
-
 def _finite(score: Any, where: str) -> float:
-    number = isinstance(score, int | float) and not isinstance(score, bool)
-    if isinstance(score, str):  # Files with plain columns have nothing else.
-        try:
-            score, number = float(score), True
-        except ValueError:
-            number = False
-    if not number or not _is_finite(score):
+    number = math.nan
+    if isinstance(score, int | float | str) and not isinstance(score, bool):
+        with suppress(ValueError, OverflowError):  # files with plain columns have texts alone
+            number = float(score)
+    if not math.isfinite(number):
         raise BadInput(
             f"{where} must have finite numbers as scores, but one is {score!r}. Score the file again, in "
             "full precision."
         )
-    return float(score)
+    return number
 
 
 def _list_of(row: Row, name: str, where: str, scored: bool) -> list[Any]:
@@ -192,13 +186,6 @@ def _unknown_form(row: Row, where: str) -> BadInput:
     return BadInput(
         f"scored text must have the columns {_FORMS}, but {where} has {', '.join(map(str, row)) or 'none'}. "
         "Rename them."
-    )
-
-
-def _of_another_number(where: str, scores: int, passages: int, what: str) -> BadInput:
-    return BadInput(
-        f"{where} must have one score per passage, but has {scores} scores for {passages} {what}. Score the "
-        "file again."
     )
 
 

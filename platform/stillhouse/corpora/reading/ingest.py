@@ -69,8 +69,8 @@ def ingest(
         origin = {"source": source, "files": len(files), "options": canonical(options)}
         taking, reading = taking_of(source, options), Reading(label, skipped=skipped_files(source))
         left_out = Counter[str]()
-        check = barrier.checking(left_out) if barrier else str
-        read = read_texts(source, options, taking, check, reading)
+        more = {"check": barrier.checking(left_out)} if barrier else {}
+        read = read_texts(source, options, taking, reading=reading, **more)
         texts = _counted(read, Progress(f"reading {label}", "rows"))
         table = write_texts(workspace, label, texts, deduplicate=options.deduplicate, origin=origin)
         understood = _understood(workspace.path(table), reading, taking)

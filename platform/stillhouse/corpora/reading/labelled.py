@@ -1,9 +1,8 @@
-"""Labelled text: (query, passage) pairs with or without hard negatives, or NLI pairs with their labels.
+"""Labelled text: pairs of a query and a passage, with hard negatives and a reranker's scores of each, or NLI.
 
-It is read into memory, since equal texts get one id: a million triples take about a gigabyte.
+The forms in which common tools write hard negatives are in `forms`.
 """
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -14,15 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from stillhouse.core.artifacts import Workspace
+from stillhouse.core.console import Progress
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import ValueArray
 from stillhouse.corpora.published.msmarco import marco_pairs
-from stillhouse.corpora.reading.corpus import hub_name, list_files, skipped_files, source_tables
+from stillhouse.corpora.reading.corpus import CORPUS, hub_name, list_files, skipped_files, source_tables
 from stillhouse.corpora.reading.counting import Spool, Taking, distinct, in_blocks
-from stillhouse.corpora.reading.forms import FORMS, without_scores
+from stillhouse.corpora.reading.forms import FORMS, ScoredRow, parse_row, without_scores
 from stillhouse.corpora.reading.ingest import corpus_label, note_path, read_once
 from stillhouse.corpora.reading.languages import recognised
-from stillhouse.corpora.reading.rows import Row, Table, is_unicode
+from stillhouse.corpora.reading.rows import Row, Table, is_unicode, is_unicode_row
 from stillhouse.corpora.reading.schema import (
     CONTRADICTION,
     ENTAILMENT,
@@ -39,8 +39,10 @@ from stillhouse.corpora.reading.understood import Reading, Understood
 from stillhouse.corpora.tables import ColumnWriter, Rejected, write_rows
 from stillhouse.values.data import Examples
 
-VERSION = 4
-_KIND = "file of labelled text"
+VERSION, SCORED_VERSION = 4, 3
+SCORES = "scores"
+SCORED = Schema(owner="scores")
+_KIND, _SCORED = "file of labelled text", "file of scores"
 _LOOKED_AT = 200
 _AT_ONCE = 16_384
 """Rows whose texts are numbered at once."""
@@ -83,20 +85,15 @@ def read_labelled(
         BadInput: If the source cannot be read, its columns or labels are not understood, or no row is usable.
     """
     marco = None if hub_name(source) else marco_pairs(source)
-    if marco is not None:
-        files = [found for path in marco.files for found in list_files(str(path))[1]]
-    else:
-        files = [] if hub_name(source) else list_files(source, _KIND)[1]
-    options = {"negatives": negatives, "limit": limit or 0, "schema": schema}
-    note = note_path(workspace, "labelled", {"version": VERSION, "source": source, "files": files, **options})
+    paths = [(str(path), CORPUS) for path in marco.files] if marco else [(source, _KIND)]
+    files = [] if hub_name(source) else [file for each in paths for file in list_files(*each)[1]]
 
     def read() -> tuple[Examples, Understood]:
         # MS MARCO's triples are read no further than needed: there are 4 · 10^8 of them.
         stream = hub_name(source) is not None or (marco is not None and marco.has_negatives)
         taking, ids = Taking[Triple | Rejected](limit, stream=stream), Taking[Any](limit, stream=stream)
-        if marco is None:
-            tables = source_tables(source, _KIND, schema)
-        else:
+        tables = source_tables(source, _KIND, schema)
+        if marco is not None:
             rows = marco.rows(ids, negatives=negatives > 0)
             columns = ["query", "passage", *(["negative"] if marco.has_negatives else [])]
             tables = iter([Table(source, "MS MARCO's files", columns, lambda _: enumerate(rows))])
@@ -106,6 +103,8 @@ def read_labelled(
         understood = reading.of_triples(triples, ids if by_ids else taking)
         return write_triples(workspace, source, triples, given=bool(next(iter(triples))[2])), understood
 
+    options = {"negatives": negatives, "limit": limit or 0, "schema": schema}
+    note = note_path(workspace, "labelled", {"version": VERSION, "source": source, "files": files, **options})
     return read_once(workspace, note, read, refresh=refresh)
 
 
@@ -115,7 +114,6 @@ class _Reading(Reading):
     def __init__(self, source: str, negatives: int, schema: Schema) -> None:
         super().__init__(corpus_label(source), schema.language, skipped_files(source))
         self._source, self._negatives, self._schema = source, negatives, schema
-        self._rows = 0
 
     def kept(self, tables: Iterable[Table], taking: Taking[Triple | Rejected]) -> Spool[Triple]:
         """Return the distinct triples that are taken.
@@ -124,21 +122,13 @@ class _Reading(Reading):
             BadInput: There is none.
         """
         key = lambda row: None if isinstance(row, Rejected) else repr(row).encode()  # noqa: E731
-
-        def usable() -> Iterator[Triple]:
-            for row in taking.of(self._triples(tables), key):
-                if isinstance(row, Rejected):
-                    self.aside[row.reason] += 1
-                else:
-                    yield row
-
-        kept = Spool(distinct(usable()))
-        if not self._rows:
+        kept = Spool(distinct(self.usable(taking.of(self._triples(tables), key))))
+        if not self.rows:
             raise BadInput(f"labelled text must not be empty, but {self._source} is.")
         if not kept:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in self.aside.most_common())
             raise BadInput(
-                f"labelled text must have at least one usable row, but of the {self._rows:,} rows of "
+                f"labelled text must have at least one usable row, but of the {self.rows:,} rows of "
                 f"{self._source} none is: {reasons} (negatives={self._negatives}). Check the "
                 "columns and labels, or lower --negatives."
             )
@@ -151,8 +141,8 @@ class _Reading(Reading):
         first = (row[:2] for row in islice(kept, _LOOKED_AT))
         self.language = self.language or recognised(chain.from_iterable(first))
         made = (taking.read or len(kept)) + sum(self.aside.values())
-        note = "" if made == self._rows else f"they make {made - sum(self.aside.values()):,} pairs"
-        return self.understood(len(kept), taking, taking.taken - len(kept), rows=self._rows, note=note)
+        note = "" if made == self.rows else f"they make {made - sum(self.aside.values()):,} pairs"
+        return self.understood(len(kept), taking, taking.taken - len(kept), rows=self.rows, note=note)
 
     def _triples(self, tables: Iterable[Table]) -> Rows:
         inference = _Inference(self._schema, self._source, self._negatives, self.labels)
@@ -175,13 +165,12 @@ class _Reading(Reading):
 
     def _each(self, table: Table, parse: Callable[[Row, str], Rows]) -> Rows:
         for number, row in self._schema.rows(table):
-            if isinstance(row, Rejected):
-                if row.reason != "empty":
-                    self._rows += 1
-                    yield row
+            if isinstance(row, Rejected) and row.reason == "empty":
                 continue
-            self._rows += 1
-            if is_unicode(json.dumps(row, ensure_ascii=False, default=str)):
+            self.rows += 1
+            if isinstance(row, Rejected):
+                yield row
+            elif is_unicode_row(row):
                 yield from parse(row, table.where(number))
             else:
                 yield Rejected("", "not Unicode")
@@ -284,3 +273,106 @@ def write_triples(
     if given:
         columns["negatives"], rows["negatives"] = table, rows_NK[:, 1:]
     return write_rows(workspace, columns, rows, label, values=values)
+
+
+def read_scored(
+    workspace: Workspace,
+    source: str,
+    *,
+    negatives: int = 0,
+    limit: int | None = None,
+    refresh: bool = False,
+    schema: Schema = SCORED,
+) -> Examples:
+    """Read scored text as examples, as `read_labelled` does labelled text.
+
+    A row with several positives gives one example for each of them, with the same negatives.
+
+    Args:
+        workspace: As `read_labelled`, like those that follow.
+        source: JSON lines, CSV, TSV or Parquet: a file, a folder or a glob; or ``hf:name[:config][:split]``.
+        negatives: Number of hard negatives per example (K), the first ones; rows with fewer are set aside. 0
+            takes as many as the row with the fewest has.
+        limit: Number of examples to take.
+        refresh: Ignore the cache.
+        schema: Columns whose names do not tell their role, and which rows are used.
+
+    Returns:
+        ``query``, ``passage`` and ``negatives``, (N, K), which are rows of the passages' table; value
+        ``scores``, (N, 1 + K), the passage's first.
+
+    Raises:
+        BadInput: If the source cannot be read or its columns are not recognised; if a row has an empty text,
+            no candidates, another number of scores than of passages, or a score that is not finite; or if no
+            row has enough negatives.
+    """
+    files = [] if hub_name(source) else list_files(source, _SCORED)[1]
+
+    def read() -> tuple[Examples, Understood]:
+        taking = Taking[ScoredRow | Rejected](limit, stream=hub_name(source) is not None, distinct=False)
+        reading = Reading(corpus_label(source), schema.language, skipped_files(source))
+        widths = set[int]()
+        rows = _scored_rows(source, schema, negatives, reading, widths)
+        key = lambda row: None if isinstance(row, Rejected) else repr(row[:2]).encode()  # noqa: E731
+        kept = Spool(reading.usable(taking.of(rows, key)))
+        if not widths:
+            raise BadInput(f"scored text must not be empty, but {source} is.")
+        if not kept:
+            raise BadInput(
+                f"scored text must have rows with {negatives} hard negatives, but those of {source} have at "
+                f"most {max(widths)}. Lower scores.negatives, or set it to 0."
+            )
+        width = negatives or min(len(row.passages) for row in kept) - 1
+        cut = sum(len(row.passages) - 1 - width for row in kept)
+        further = f", {cut:,} further negatives are left out" if cut else ""
+        query, passages, _ = next(iter(kept))
+        reading.examples |= zip(("query", "passage", "negatives"), (query, *passages), strict=False)
+        scores = (score for row in kept for score in row.scores[: 1 + width])
+        values = {SCORES: np.fromiter(scores, np.float32).reshape(-1, 1 + width)}
+        triples = ((query, passages[0], passages[1 : 1 + width]) for query, passages, _ in kept)
+        made = write_triples(workspace, source, triples, given=True, label="scored", values=values)
+        return made, reading.understood(len(kept), taking, note=f"{width} hard negatives each{further}")
+
+    options = {"negatives": negatives, "limit": limit or 0, "schema": schema}
+    note = note_path(
+        workspace, "scored", {"version": SCORED_VERSION, "source": source, "files": files, **options}
+    )
+    return read_once(workspace, note, read, refresh=refresh)
+
+
+def _scored_rows(
+    source: str, schema: Schema, negatives: int, reading: Reading, widths: set[int]
+) -> Iterator[ScoredRow | Rejected]:
+    """Read the examples of a source; columns that have a stated role are called by it.
+
+    Args:
+        source: The source.
+        schema: What is stated of its columns.
+        negatives: Examples with fewer hard negatives are set aside.
+        reading: Learns what the source is taken for.
+        widths: Gets the numbers of hard negatives.
+    """
+    progress = Progress("reading scored text", "rows")
+    for table in source_tables(source, _SCORED, schema):
+        stated = schema.stated(table.columns, source)
+        unused = stated.pop(UNUSED, [])
+        role_of = {names[0]: role for role, names in stated.items()}
+        roles = {role_of.get(name, name): name for name in table.columns if name not in unused}
+        reading.opened(table.form, roles, unused, table.notes)
+        for number, row in schema.rows(table):
+            reading.rows += 1
+            if reading.rows % 1000 == 0:
+                progress(reading.rows, None)
+            if not isinstance(row, Rejected):
+                named = {role_of.get(name, name): value for name, value in row.items() if name not in unused}
+                for example in parse_row(named, table.where(number)):
+                    width = len(example.passages) - 1
+                    widths.add(width)
+                    few = Rejected(example.query, f"with fewer than {negatives} hard negatives")
+                    yield few if width < negatives else example
+            elif row.reason.endswith("(not used)"):
+                yield row
+            elif row.reason != "empty":
+                raise BadInput(
+                    f"{table.where(number)} must be one JSON object, but is not: {row.reason}: {row.raw:.60}."
+                )

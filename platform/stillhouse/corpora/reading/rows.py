@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.json_text import parse_json
@@ -49,6 +49,7 @@ _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _TITLE = re.compile(r'\btitle="([^"]*)"')
 _GIVE_ENCODING = "If it is text, give its encoding, such as --encoding latin-1."
 
+T = TypeVar("T")
 Row = Mapping[str, Any]
 Numbered = Iterator[tuple[int, Row | Rejected]]
 """Rows with their numbers: the line on which a row begins, or how many come before it, from 1 on."""
@@ -164,12 +165,12 @@ def _open_text(system: Any, path: str, encoding: str, newline: str | None = None
 
 def read_lines(system: Any, path: str, encoding: str) -> Iterator[str]:
     """Read the lines of a text file, which line feeds alone end: other separators may be inside a text."""
-    number = 0
-    with readable(path, "complete", encoding, lambda: number):
+
+    def lines() -> Iterator[str]:
         with _open_text(system, path, encoding, "\n") as stream:
-            for line in stream:
-                yield line
-                number += 1
+            yield from stream
+
+    return _whole(lines(), path, "complete", encoding)
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -206,6 +207,8 @@ def strict_table(path: Path, kind: str, delimiter: str = "") -> Table:
     is_header = (lambda _: True) if delimiter else None
     table = open_table(fs.LocalFileSystem(), str(path), kind, "utf-8", delimiter, is_header=is_header)
     what = "a JSON object in UTF-8" if kind == "JSON" else "UTF-8"
+    if not all(map(is_unicode, table.columns)):
+        raise BadInput(f"{path}, line 1: must be UTF-8, but is not.")
 
     def rows(_: str | None) -> Numbered:
         for number, row in table.rows(None):
@@ -301,8 +304,8 @@ def open_table(
     )
 
 
-def _whole(rows: Numbered, path: str, what: str, encoding: str = "") -> Numbered:
-    """The rows of a file, which names the row after which it cannot be read."""
+def _whole(rows: Iterable[T], path: str, what: str, encoding: str = "") -> Iterator[T]:
+    """The rows of a file; where it cannot be read any further, the message names the last one."""
     number = 0
     with readable(path, what, encoding, lambda: number):
         for each in rows:

@@ -103,7 +103,7 @@ class Scores(Columns, DataKind[ScoreData]):
         if published is not None:
             context.facts |= {"reranker": published.name}
         if self.path:
-            from stillhouse.corpora.reading.scored import read_scored
+            from stillhouse.corpora.reading.labelled import read_scored
 
             read = read_scored(
                 context.workspace,

@@ -11,15 +11,9 @@ import pyarrow as pa
 import pytest
 
 from stillhouse.core.errors import BadInput
-from stillhouse.corpora.reading.corpus import (
-    ReadOptions,
-    TokenLimit,
-    list_files,
-    read_texts,
-    skipped_files,
-    split_options,
-)
+from stillhouse.corpora.reading.corpus import ReadOptions, TokenLimit, read_texts
 from stillhouse.corpora.reading.schema import Schema
+from stillhouse.corpora.reading.sources import list_files, skipped_files, split_options
 from stillhouse.corpora.tables import Rejected
 from stillhouse.values.data import Model
 

@@ -16,19 +16,13 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.core.notes import has_note, write_note
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.barrier import Barrier
-from stillhouse.corpora.reading.corpus import (
-    Check,
-    ReadOptions,
-    hub_name,
-    list_files,
-    read_texts,
-    skipped_files,
-)
+from stillhouse.corpora.reading.corpus import Check, ReadOptions, read_texts
 from stillhouse.corpora.reading.counting import Taking
-from stillhouse.corpora.reading.ingest import corpus_label, note_path, say_again
+from stillhouse.corpora.reading.ingest import note_path, say_again
 from stillhouse.corpora.reading.languages import recognised
 from stillhouse.corpora.reading.sentences import dedup_key
-from stillhouse.corpora.reading.understood import Reading, recorded
+from stillhouse.corpora.reading.sources import CORPUS, Reading, corpus_label, hub_name, source_files
+from stillhouse.corpora.reading.understood import recorded
 from stillhouse.corpora.seen_keys import SeenKeys
 from stillhouse.corpora.shares import apportion
 from stillhouse.corpora.tables import Rejected, TableWriter, open_texts, write_texts
@@ -86,17 +80,14 @@ class MixSource:
         """What the texts depend on: the files and how they are read."""
         if isinstance(self.corpus, TextTable):
             return {"table": self.corpus.sha256}
-        files = [] if hub_name(self.corpus) else list_files(self.corpus)[1]
-        return {"source": self.corpus, "files": files, "options": self.options}
+        return {"source": self.corpus, "files": source_files(self.corpus), "options": self.options}
 
-    def texts(
-        self, workspace: Workspace, taking: Taking[str | Rejected], check: Check, reading: Reading
-    ) -> Iterator[str | Rejected]:
+    def texts(self, workspace: Workspace, check: Check, reading: Reading[str]) -> Iterator[str | Rejected]:
         """Read it, and reject what is measured with; of a table that has been read, all texts."""
         if isinstance(self.corpus, TextTable):
             texts = open_texts(workspace, self.corpus)
             return map(check, texts, itertools.repeat(recognised(texts)))
-        return read_texts(self.corpus, self.options, taking, check, reading)
+        return read_texts(self.corpus, self.options, check, reading)
 
 
 @dataclass(frozen=True)
@@ -184,17 +175,16 @@ class _Mixing:
         self.workspace, self.sources, self.count = workspace, sources, count
         self.seen, self.left_out = SeenKeys(workspace.root), Counter[str]()
         # Of what is drawn of a source, as much may be in the sources before it.
-        self.takings = [
-            Taking[str | Rejected](2 * count, stream=bool(hub_name(source.name)), by_hash=True)
-            for source in sources
-        ]
+        takings = (
+            Taking[Any](2 * count, stream=bool(hub_name(source.name)), by_hash=True) for source in sources
+        )
         self.readings = [
-            Reading(source.described, skipped=skipped_files(source.name) if source.is_read else [])
-            for source in sources
+            Reading[str](source.name, CORPUS, source.options.schema, taking=taking, label=source.described)
+            for source, taking in zip(sources, takings, strict=True)
         ]
         check = barrier.checking(self.left_out)
-        opened = zip(sources, self.takings, self.readings, strict=True)
-        self.streams = [source.texts(workspace, taking, check, reading) for source, taking, reading in opened]
+        opened = zip(sources, self.readings, strict=True)
+        self.streams = [source.texts(workspace, check, reading) for source, reading in opened]
         self.counts = [0] * len(sources)
         self.ended = [source.share == 0 for source in sources]
 
@@ -254,14 +244,14 @@ class _Mixing:
                     f"note: {source.described} has {number:,} texts, fewer than the {wanted:,} of its "
                     "share; the other sources give the rest as far as they go."
                 )
-        for source, reading, taking, number in zip(
-            self.sources, self.readings, self.takings, self.counts, strict=True
-        ):
+        for source, reading, number in zip(self.sources, self.readings, self.counts, strict=True):
+            read = reading.taking.read
             if source.is_read:
-                reading.partly(number, taking.read, f"{number:,} of {taking.read:,} texts, its share").say()
+                reading.partly(number, read, f"{number:,} of {read:,} texts, its share").say()
         parts = [
-            f"\n    {number:,} of {'' if taking.stream else _rows_of(taking, number)}{source.described}"
-            for source, taking, number in zip(self.sources, self.takings, self.counts, strict=True)
+            f"\n    {number:,} of {'' if reading.taking.stream else _rows_of(reading.taking, number)}"
+            f"{reading.label}"
+            for reading, number in zip(self.readings, self.counts, strict=True)
             if number
         ]
         total = sum(self.counts)

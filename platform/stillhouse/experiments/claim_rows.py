@@ -13,9 +13,9 @@ from stillhouse.core.notes import has_note, write_note
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.candidates import coverage, pick_candidates
 from stillhouse.corpora.published.fever import SPLITS, Fever, fever_files, read_fever
-from stillhouse.corpora.reading.corpus import list_files
 from stillhouse.corpora.reading.counting import smallest
 from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
+from stillhouse.corpora.reading.sources import list_files
 from stillhouse.corpora.tables import open_texts, write_rows, write_texts
 from stillhouse.corpora.tfidf import TfIdf
 from stillhouse.evaluation.candidates import candidate_figures, judge_candidates

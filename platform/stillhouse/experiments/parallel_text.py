@@ -11,10 +11,10 @@ from stillhouse.core.errors import require
 from stillhouse.core.identity import spec
 from stillhouse.core.notes import has_note, write_note
 from stillhouse.corpora.barrier import Barrier
-from stillhouse.corpora.reading.corpus import hub_name, list_files
 from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples, say_again
 from stillhouse.corpora.reading.parallel import PARALLEL, ParallelCorpus, moses_pair
 from stillhouse.corpora.reading.schema import Schema
+from stillhouse.corpora.reading.sources import hub_name, source_files
 from stillhouse.corpora.reading.translations import pairs_of_corpora, split_parallel, write_parallel
 from stillhouse.corpora.reading.understood import recorded
 from stillhouse.corpora.tables import open_rows, open_texts
@@ -78,8 +78,7 @@ def check_files(text: str) -> None:
     """
     for corpus in parallel_corpora(text) if text else []:
         for side in filter(None, (corpus.source, corpus.target)):
-            if hub_name(side) is None:
-                list_files(side, "parallel corpus")
+            source_files(side, "parallel corpus")
 
 
 @dataclass(frozen=True)
@@ -119,10 +118,8 @@ def read_parallel_data(
     first = parallel_corpora(text, limit, schema)
     last = parallel_corpora(contrast, limit, schema) if contrast else []
     corpora = list(dict.fromkeys([*last, *first]))
-    local = [
-        path for corpus in corpora for path in (corpus.source, corpus.target) if path and not hub_name(path)
-    ]
-    files = [file for path in local for file in list_files(path)[1]]
+    paths = [path for corpus in corpora for path in (corpus.source, corpus.target) if path]
+    files = [file for path in paths for file in source_files(path)]
     signature = {"version": VERSION, "corpora": corpora, "files": files, "held_out": held_out}
     note = note_path(workspace, "parallel", signature)
     with locked(note.with_suffix(".lock")):

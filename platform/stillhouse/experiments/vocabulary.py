@@ -10,7 +10,7 @@ from stillhouse.core.artifacts import write_manifest
 from stillhouse.core.console import say
 from stillhouse.core.errors import require
 from stillhouse.core.identity import fingerprint
-from stillhouse.corpora.reading.corpus import list_files
+from stillhouse.corpora.reading.sources import list_files
 from stillhouse.corpora.tables import open_texts
 from stillhouse.corpora.word_vectors import count_words, write_vectors, write_vocabulary
 from stillhouse.experiments.kinds.word_vectors import COUNT, FURTHER

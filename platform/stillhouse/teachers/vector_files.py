@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, ROLES
 from stillhouse.core.types import FloatArray, IntArray
-from stillhouse.corpora.reading.corpus import SourceFile, list_files
 from stillhouse.corpora.reading.sentences import clean
+from stillhouse.corpora.reading.sources import SourceFile, list_files
 from stillhouse.values.data import VectorFiles
 
 TEXT_COLUMNS = ("text", "sentence", "content")

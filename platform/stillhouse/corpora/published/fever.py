@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import BadInput, require
-from stillhouse.corpora.reading.rows import numbered_lines, strict_table
+from stillhouse.corpora.reading.rows import numbered_lines, published_table
 from stillhouse.corpora.reading.sentences import clean, dedup_key
 
 SPLITS = ("train", "dev", "test")
@@ -132,7 +132,7 @@ def read_fever(
     rows, documents = _documents(_pages(pages), max_words, dropped)
     read_pages, records = (
         len(rows) + sum(dropped.values()),
-        [row for _, row in strict_table(claims, "JSON").rows(None)],
+        [row for _, row in published_table(claims, "JSON").strict_rows()],
     )
     bare: list[str] = []
     usable = list(_usable(_joined(records, claims, dropped, bare), rows, dropped, bare))
@@ -264,7 +264,7 @@ def _pages(path: Path) -> Iterator[tuple[str, str]]:
         lines = (line for _, line in numbered_lines(file))
         start = next((line.lstrip() for line in lines if line.strip()), "")
         if start.startswith("{"):
-            for _, page in strict_table(file, "JSON").rows(None):
+            for _, page in published_table(file, "JSON").strict_rows():
                 if not {"id", "text"} <= page.keys():
                     raise BadInput(f"{file} must have pages with id and text, but has {str(page)[:60]}.")
                 yield page_title(str(page["id"])), clean(str(page["text"]))

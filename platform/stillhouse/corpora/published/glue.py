@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stillhouse.core.errors import BadInput, nearest
-from stillhouse.corpora.reading.rows import strict_table
+from stillhouse.corpora.reading.rows import published_table
 
 
 class Row(NamedTuple):
@@ -149,7 +149,7 @@ def read_task(data: LabelledData) -> list[Row]:
 
 
 def _tsv_rows(path: Path, task: Task) -> Iterator[Row]:
-    table = strict_table(path, "TSV", "\t")
+    table = published_table(path, "TSV", "\t")
     names = [name for name in (task.first, task.second, task.label) if name]
     for name in names:
         if name not in table.columns:
@@ -157,7 +157,7 @@ def _tsv_rows(path: Path, task: Task) -> Iterator[Row]:
                 f"{path} has no column {name!r}, but {', '.join(table.columns)}. GLUE's own test files have "
                 "no labels: use dev."
             )
-    for at, cells in table.rows(None):
+    for at, cells in table.strict_rows():
         where, values = f"{path}, line {at}", [cells[name] for name in names if name in cells]
         if len(values) == len(names):
             yield from _labelled(task, values[:-1], values[-1], where)
@@ -167,8 +167,8 @@ def _tsv_rows(path: Path, task: Task) -> Iterator[Row]:
 
 def _json_rows(path: Path, task: Task) -> Iterator[Row]:
     """Read objects with ``label`` and ``sentence`` ("first sentence: …", and on another line "second …")."""
-    table, count = strict_table(path, "JSON"), 2 if task.second else 1
-    for at, item in table.rows(None):
+    table, count = published_table(path, "JSON"), 2 if task.second else 1
+    for at, item in table.strict_rows():
         where = f"{path}, {table.unit} {at}"
         if not isinstance(item.get("sentence"), str) or "label" not in item:
             found = ", ".join(item)

@@ -21,7 +21,7 @@ from stillhouse.core.errors import BadInput, nearest
 from stillhouse.corpora.published.msmarco import id_texts
 from stillhouse.corpora.published.smart_format import read_sentences, read_smart, read_tagged
 from stillhouse.corpora.reading.counting import in_blocks
-from stillhouse.corpora.reading.rows import is_unicode, numbered_lines, strict_table
+from stillhouse.corpora.reading.rows import is_unicode, numbered_lines, published_table
 from stillhouse.corpora.reading.sentences import dedup_key
 from stillhouse.corpora.seen_keys import SeenKeys
 
@@ -416,7 +416,7 @@ def ascii_cells(line: str) -> list[str]:
 
 
 def _beir(path: Path) -> Iterator[Entry]:
-    for at, row in strict_table(path, "JSON").rows(None):
+    for at, row in published_table(path, "JSON").strict_rows():
         try:
             name, text = _cell(row["_id"]), _cell(row["text"])
             title = _cell(row.get("title"))
@@ -436,7 +436,7 @@ def _cell(value: object) -> str:
 
 def _claims(path: Path) -> Iterator[Entry]:
     columns = ("id", "claim") if path.name.startswith("claims") else ("doc_id", "title", "abstract")
-    for at, row in strict_table(path, "CSV", ",").rows(None):
+    for at, row in published_table(path, "CSV", ",").strict_rows():
         if not row.keys() >= set(columns):
             raise BadInput(f"{path}, line {at}: must have the columns {', '.join(columns)}.")
         name, *texts = (row[column] for column in columns)

@@ -1,6 +1,5 @@
 """Caching of corpora: a source is read once for the same files and reading options."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -10,19 +9,9 @@ from stillhouse.core.artifacts import Workspace, locked, read_json, read_manifes
 from stillhouse.core.console import Progress
 from stillhouse.core.identity import canonical, fingerprint
 from stillhouse.core.notes import has_note, write_note
-from stillhouse.core.redaction import redacted
-from stillhouse.corpora.reading.corpus import (
-    ReadOptions,
-    SourceFile,
-    hub_name,
-    list_files,
-    read_texts,
-    skipped_files,
-    split_options,
-    taking_of,
-)
-from stillhouse.corpora.reading.counting import Taking
-from stillhouse.corpora.reading.understood import Reading, Understood, restored
+from stillhouse.corpora.reading.corpus import ReadOptions, read_texts, reading_of
+from stillhouse.corpora.reading.sources import Reading, SourceFile, corpus_label, source_files
+from stillhouse.corpora.reading.understood import Understood, restored
 from stillhouse.corpora.tables import QUARANTINE, Rejected, write_texts
 from stillhouse.values.data import Examples, Given, TextTable
 
@@ -58,7 +47,7 @@ def ingest(
     Raises:
         BadInput: As for `read_texts`; nothing is left half-written.
     """
-    files = _files(source)
+    files = source_files(source)
     label, note = _noted(workspace, source, files, options, barrier)
     with locked(note.with_suffix(".lock")):
         if not refresh and (found := _remembered(workspace, note, label)) is not None:
@@ -67,13 +56,13 @@ def ingest(
                 barrier.report("texts", read_json(note).get("left_out", {}))
             return found
         origin = {"source": source, "files": len(files), "options": canonical(options)}
-        taking, reading = taking_of(source, options), Reading(label, skipped=skipped_files(source))
+        reading = reading_of(source, options)
         left_out = Counter[str]()
         more = {"check": barrier.checking(left_out)} if barrier else {}
-        read = read_texts(source, options, taking, reading=reading, **more)
+        read = read_texts(source, options, reading=reading, **more)
         texts = _counted(read, Progress(f"reading {label}", "rows"))
         table = write_texts(workspace, label, texts, deduplicate=options.deduplicate, origin=origin)
-        understood = _understood(workspace.path(table), reading, taking)
+        understood = _understood(workspace.path(table), reading)
         understood.say()
         noted = {"left_out": left_out, "understood": understood.noted()}
         write_note(note, {"table": table.sha256, "label": label, **origin, **noted})
@@ -86,7 +75,7 @@ def quick_to_ingest(
     workspace: Workspace, source: str, options: ReadOptions, barrier: "Callable[[], Barrier]"
 ) -> bool:
     """Whether `ingest` takes seconds: the corpus has been read already, or it is small."""
-    files = _files(source)
+    files = source_files(source)
     if not files and 0 < (options.limit or 0) <= _FEW_TEXTS:
         return True
     if files and sum(file.size for file in files) <= SMALL_BYTES:
@@ -157,10 +146,6 @@ def say_again(noted: Mapping[str, Any]) -> None:
         restored(each).say()
 
 
-def _files(source: str) -> list[SourceFile]:
-    return [] if hub_name(source) else list_files(source)[1]
-
-
 def _noted(
     workspace: Workspace,
     source: str,
@@ -182,15 +167,15 @@ def _counted(texts: Iterator[str | Rejected], progress: Progress) -> Iterator[st
         yield text
 
 
-def _understood(folder: Path, reading: Reading, taking: Taking[Any]) -> Understood:
+def _understood(folder: Path, reading: Reading[str]) -> Understood:
     """What a corpus was taken for, with the rows of its table."""
     found = read_manifest(folder)
     reading.aside.update(found["quarantine_reasons"])
     note = [f"reasons in {folder / QUARANTINE}"] if found["quarantined"] else []
     note += ["if it is in another encoding, give --encoding"] if "not utf-8" in reading.aside else []
-    texts = taking.read + sum(reading.aside.values())
+    texts = reading.taking.read + sum(reading.aside.values())
     made = [f"{reading.rows:,} rows make {texts:,} texts"] if texts != reading.rows else []
-    return reading.understood(found["rows"], taking, found["duplicates"], note="; ".join([*made, *note]))
+    return reading.understood(found["rows"], found["duplicates"], note="; ".join([*made, *note]))
 
 
 def _remembered(workspace: Workspace, note: Path, label: str) -> TextTable | None:
@@ -198,12 +183,3 @@ def _remembered(workspace: Workspace, note: Path, label: str) -> TextTable | Non
         return None
     table = TextTable(sha256=read_json(note)["table"], label=label)
     return table if workspace.finished(table) else None
-
-
-def corpus_label(source: str) -> str:
-    """Make a label from the last meaningful part of the source, fit for a file name."""
-    name = source.removeprefix("hf:").split(":")[0] if hub_name(source) else split_options(source)[0]
-    name = redacted(name)
-    parts = [part for part in re.split(r"[/\\]", name) if part and not re.fullmatch(r"[*?.]+|\*\..*", part)]
-    stem = parts[-1].removesuffix(".gz").rsplit(".", 1)[0] if parts else ""
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-")[:40] or "corpus"

@@ -17,10 +17,9 @@ from stillhouse.core.console import Progress
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import ValueArray
 from stillhouse.corpora.published.msmarco import marco_pairs
-from stillhouse.corpora.reading.corpus import CORPUS, hub_name, list_files, skipped_files, source_tables
-from stillhouse.corpora.reading.counting import Spool, Taking, distinct, in_blocks
+from stillhouse.corpora.reading.counting import Spool, distinct, in_blocks
 from stillhouse.corpora.reading.forms import FORMS, ScoredRow, parse_row, without_scores
-from stillhouse.corpora.reading.ingest import corpus_label, note_path, read_once
+from stillhouse.corpora.reading.ingest import note_path, read_once
 from stillhouse.corpora.reading.languages import recognised
 from stillhouse.corpora.reading.rows import Row, Table, is_unicode, is_unicode_row
 from stillhouse.corpora.reading.schema import (
@@ -35,7 +34,8 @@ from stillhouse.corpora.reading.schema import (
     value_of,
 )
 from stillhouse.corpora.reading.sentences import clean
-from stillhouse.corpora.reading.understood import Reading, Understood
+from stillhouse.corpora.reading.sources import CORPUS, Reading, hub_name, source_files
+from stillhouse.corpora.reading.understood import Understood
 from stillhouse.corpora.tables import ColumnWriter, Rejected, write_rows
 from stillhouse.values.data import Examples
 
@@ -86,75 +86,77 @@ def read_labelled(
     """
     marco = None if hub_name(source) else marco_pairs(source)
     paths = [(str(path), CORPUS) for path in marco.files] if marco else [(source, _KIND)]
-    files = [] if hub_name(source) else [file for each in paths for file in list_files(*each)[1]]
+    files = [file for each in paths for file in source_files(*each)]
 
     def read() -> tuple[Examples, Understood]:
-        # MS MARCO's triples are read no further than needed: there are 4 · 10^8 of them.
-        stream = hub_name(source) is not None or (marco is not None and marco.has_negatives)
-        taking, ids = Taking[Triple | Rejected](limit, stream=stream), Taking[Any](limit, stream=stream)
-        tables = source_tables(source, _KIND, schema)
+        reading = _Reading(source, _KIND, schema, limit)
+        tables, by_ids = reading.tables(), marco is not None and bool(marco.texts)
         if marco is not None:
-            rows = marco.rows(ids, negatives=negatives > 0)
+            # MS MARCO's triples are read no further than needed: there are 4 · 10^8 of them.
+            reading.taking.stream = marco.has_negatives
+            rows = marco.rows(reading.taking, negatives=negatives > 0)
             columns = ["query", "passage", *(["negative"] if marco.has_negatives else [])]
             tables = iter([Table(source, "MS MARCO's files", columns, lambda _: enumerate(rows))])
-        reading = _Reading(source, negatives, schema)
-        by_ids = marco is not None and bool(marco.texts)
-        triples = reading.kept(tables, Taking(0) if by_ids else taking)
-        understood = reading.of_triples(triples, ids if by_ids else taking)
-        return write_triples(workspace, source, triples, given=bool(next(iter(triples))[2])), understood
+        triples = reading.kept(tables, negatives, all_of_them=by_ids)
+        given = bool(next(iter(triples))[2])
+        return write_triples(workspace, source, triples, given=given), reading.of_triples(triples)
 
     options = {"negatives": negatives, "limit": limit or 0, "schema": schema}
     note = note_path(workspace, "labelled", {"version": VERSION, "source": source, "files": files, **options})
     return read_once(workspace, note, read, refresh=refresh)
 
 
-class _Reading(Reading):
+class _Reading(Reading[Triple]):
     """The rows of a source on their way to triples, and how many of them went where."""
 
-    def __init__(self, source: str, negatives: int, schema: Schema) -> None:
-        super().__init__(corpus_label(source), schema.language, skipped_files(source))
-        self._source, self._negatives, self._schema = source, negatives, schema
-
-    def kept(self, tables: Iterable[Table], taking: Taking[Triple | Rejected]) -> Spool[Triple]:
+    def kept(self, tables: Iterable[Table], negatives: int, *, all_of_them: bool) -> Spool[Triple]:
         """Return the distinct triples that are taken.
+
+        Args:
+            tables: The source's tables.
+            negatives: Number of hard negatives per row.
+            all_of_them: Whether the tables have what is taken alone.
 
         Raises:
             BadInput: There is none.
         """
-        key = lambda row: None if isinstance(row, Rejected) else repr(row).encode()  # noqa: E731
-        kept = Spool(distinct(self.usable(taking.of(self._triples(tables), key))))
+        self._negatives = negatives
+        rows = self._triples(tables)
+        taken = self.usable(rows) if all_of_them else self.taken(rows, lambda row: repr(row).encode())
+        kept = Spool(distinct(taken))
         if not self.rows:
-            raise BadInput(f"labelled text must not be empty, but {self._source} is.")
+            raise BadInput(f"labelled text must not be empty, but {self.source} is.")
         if not kept:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in self.aside.most_common())
             raise BadInput(
                 f"labelled text must have at least one usable row, but of the {self.rows:,} rows of "
-                f"{self._source} none is: {reasons} (negatives={self._negatives}). Check the "
+                f"{self.source} none is: {reasons} (negatives={self._negatives}). Check the "
                 "columns and labels, or lower --negatives."
             )
         return kept
 
-    def of_triples(self, kept: Spool[Triple], taking: Taking[Any]) -> Understood:
+    def of_triples(self, kept: Spool[Triple]) -> Understood:
         """Say where the rows went."""
         query, passage, hard = next(iter(kept))
         self.examples |= {"query": query, "passage": passage, "negatives": hard[0] if hard else ""}
         first = (row[:2] for row in islice(kept, _LOOKED_AT))
         self.language = self.language or recognised(chain.from_iterable(first))
+        taking = self.taking
         made = (taking.read or len(kept)) + sum(self.aside.values())
         note = "" if made == self.rows else f"they make {made - sum(self.aside.values()):,} pairs"
-        return self.understood(len(kept), taking, taking.taken - len(kept), rows=self.rows, note=note)
+        return self.understood(len(kept), taking.taken - len(kept), rows=self.rows, note=note)
 
     def _triples(self, tables: Iterable[Table]) -> Rows:
-        inference = _Inference(self._schema, self._source, self._negatives, self.labels)
+        inference = _Inference(self.schema, self.source, self._negatives, self.labels)
         for table in tables:
             known = all(is_unicode(name) for name in table.columns)
-            require(known, "the names of columns must be text of the file's encoding", source=self._source)
+            require(known, "the names of columns must be text of the file's encoding", source=self.source)
             formed = next((name for name in FORMS if name in table.columns), "")
             if formed or not table.columns:
                 self.opened(table.form, {"query": "query", "passage": formed} if formed else {})
                 yield from self._each(table, self._formed)
                 continue
-            named = roles(table.columns, self._schema, self._source)
+            named = roles(table.columns, self.schema, self.source)
             shown = {role: ", ".join(names) for role, names in named.items() if names and role != UNUSED}
             self.opened(table.form, shown, named[UNUSED], table.notes)
             if named["label"]:
@@ -164,7 +166,7 @@ class _Reading(Reading):
         yield from inference.triples()
 
     def _each(self, table: Table, parse: Callable[[Row, str], Rows]) -> Rows:
-        for number, row in self._schema.rows(table):
+        for number, row in self.schema.rows(table):
             if isinstance(row, Rejected) and row.reason == "empty":
                 continue
             self.rows += 1
@@ -306,15 +308,13 @@ def read_scored(
             no candidates, another number of scores than of passages, or a score that is not finite; or if no
             row has enough negatives.
     """
-    files = [] if hub_name(source) else list_files(source, _SCORED)[1]
+    files = source_files(source, _SCORED)
 
     def read() -> tuple[Examples, Understood]:
-        taking = Taking[ScoredRow | Rejected](limit, stream=hub_name(source) is not None, distinct=False)
-        reading = Reading(corpus_label(source), schema.language, skipped_files(source))
+        reading = Reading[ScoredRow](source, _SCORED, schema, limit, distinct=False)
         widths = set[int]()
-        rows = _scored_rows(source, schema, negatives, reading, widths)
-        key = lambda row: None if isinstance(row, Rejected) else repr(row[:2]).encode()  # noqa: E731
-        kept = Spool(reading.usable(taking.of(rows, key)))
+        rows = _scored_rows(reading, negatives, widths)
+        kept = Spool(reading.taken(rows, lambda row: repr((row.query, row.passages)).encode()))
         if not widths:
             raise BadInput(f"scored text must not be empty, but {source} is.")
         if not kept:
@@ -331,7 +331,7 @@ def read_scored(
         values = {SCORES: np.fromiter(scores, np.float32).reshape(-1, 1 + width)}
         triples = ((query, passages[0], passages[1 : 1 + width]) for query, passages, _ in kept)
         made = write_triples(workspace, source, triples, given=True, label="scored", values=values)
-        return made, reading.understood(len(kept), taking, note=f"{width} hard negatives each{further}")
+        return made, reading.understood(len(kept), note=f"{width} hard negatives each{further}")
 
     options = {"negatives": negatives, "limit": limit or 0, "schema": schema}
     note = note_path(
@@ -341,20 +341,19 @@ def read_scored(
 
 
 def _scored_rows(
-    source: str, schema: Schema, negatives: int, reading: Reading, widths: set[int]
+    reading: Reading[ScoredRow], negatives: int, widths: set[int]
 ) -> Iterator[ScoredRow | Rejected]:
     """Read the examples of a source; columns that have a stated role are called by it.
 
     Args:
-        source: The source.
-        schema: What is stated of its columns.
+        reading: The source.
         negatives: Examples with fewer hard negatives are set aside.
-        reading: Learns what the source is taken for.
         widths: Gets the numbers of hard negatives.
     """
+    schema = reading.schema
     progress = Progress("reading scored text", "rows")
-    for table in source_tables(source, _SCORED, schema):
-        stated = schema.stated(table.columns, source)
+    for table in reading.tables():
+        stated = schema.stated(table.columns, reading.source)
         unused = stated.pop(UNUSED, [])
         role_of = {names[0]: role for role, names in stated.items()}
         roles = {role_of.get(name, name): name for name in table.columns if name not in unused}

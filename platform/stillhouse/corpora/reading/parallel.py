@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import BadInput, require
-from stillhouse.corpora.reading.corpus import SourceFile, hub_name, list_files
 from stillhouse.corpora.reading.languages import NAMES, recognised
 from stillhouse.corpora.reading.rows import (
     Row,
@@ -28,7 +27,7 @@ from stillhouse.corpora.reading.rows import (
 )
 from stillhouse.corpora.reading.schema import UNUSED, Schema
 from stillhouse.corpora.reading.sentences import clean
-from stillhouse.corpora.reading.understood import Reading
+from stillhouse.corpora.reading.sources import CORPUS, Reading, SourceFile, hub_name, list_files
 from stillhouse.corpora.tables import Rejected
 
 PARALLEL = Schema(owner="parallel")
@@ -105,7 +104,7 @@ def moses_pair(
     return ParallelCorpus(*both, language=target, limit=limit)
 
 
-def read_parallel(corpus: ParallelCorpus, reading: Reading | None = None) -> Iterator[Pair | Rejected]:
+def read_parallel(corpus: ParallelCorpus, reading: Reading[Pair] | None = None) -> Iterator[Pair | Rejected]:
     """Read the pairs of a corpus in order, cleaned; rows with a missing or undecodable side are rejected.
 
     Args:
@@ -115,14 +114,19 @@ def read_parallel(corpus: ParallelCorpus, reading: Reading | None = None) -> Ite
     Raises:
         BadInput: If a file is missing or unreadable, the files differ in length, or a column does not exist.
     """
-    reading = reading or Reading(corpus.source)
+    reading = reading or reading_of_pairs(corpus)
     pairs = _moses(corpus, reading) if corpus.target else _columns(corpus, reading)
     first = list(itertools.islice(pairs, _LOOKED_AT))
     _check_languages(corpus, [pair for pair in first if not isinstance(pair, Rejected)], reading)
     yield from itertools.chain(first, pairs)
 
 
-def _check_languages(corpus: ParallelCorpus, pairs: Sequence[Pair], reading: Reading) -> None:
+def reading_of_pairs(corpus: ParallelCorpus) -> Reading[Pair]:
+    """A corpus before any of it is read."""
+    return Reading(corpus.source, CORPUS, corpus.schema, corpus.limit)
+
+
+def _check_languages(corpus: ParallelCorpus, pairs: Sequence[Pair], reading: Reading[Pair]) -> None:
     """Note the languages of both sides, and refuse sides that are the wrong way round."""
     source, target = (recognised(pair[side] for pair in pairs) for side in (0, 1))
     if pairs:
@@ -146,7 +150,7 @@ def _checked(source: Any, target: Any, encoding: str) -> Pair | Rejected:
     return cleaned if all(cleaned) else Rejected(raw, "empty")
 
 
-def _moses(corpus: ParallelCorpus, reading: Reading) -> Iterator[Pair | Rejected]:
+def _moses(corpus: ParallelCorpus, reading: Reading[Pair]) -> Iterator[Pair | Rejected]:
     paths, read = (corpus.source, corpus.target), [0, 0]
     reading.opened("two files, aligned line by line", dict(zip(("source", "target"), paths, strict=True)))
     opened = [_one_file(path) for path in paths]
@@ -160,7 +164,7 @@ def _moses(corpus: ParallelCorpus, reading: Reading) -> Iterator[Pair | Rejected
         raise BadInput(f"aligned files must have equally many lines, but {counts}.")
 
 
-def _columns(corpus: ParallelCorpus, reading: Reading) -> Iterator[Pair | Rejected]:
+def _columns(corpus: ParallelCorpus, reading: Reading[Pair]) -> Iterator[Pair | Rejected]:
     table = _table(corpus)
     rows = (row for _, row in corpus.schema.rows(table))
     first = list(itertools.islice(rows, _LOOKED_AT))

@@ -86,6 +86,21 @@ class Table:
         """Where a row stands."""
         return f"{self.unit} {number} of {self.source}"
 
+    def strict_rows(self) -> Iterator[tuple[int, Row]]:
+        """The rows of a published file; empty lines of JSON are left out.
+
+        Raises:
+            BadInput: A row is damaged; the message names it.
+        """
+        what = "a JSON object in UTF-8" if self.kind == "JSON" else "UTF-8"
+        for number, row in self.rows(None):
+            if not isinstance(row, Rejected) and (self.unit == "line" or is_unicode_row(row)):
+                yield number, row
+                continue
+            reason = row.reason if isinstance(row, Rejected) else "not utf-8"
+            if reason != "empty":
+                raise BadInput(f"{self.source}, {self.unit} {number}: must be {what}, but is {reason}.")
+
 
 def without_packing(path: str) -> str:
     """A path in lower case, without the suffix of a compression."""
@@ -191,8 +206,8 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         yield number, line
 
 
-def strict_table(path: Path, kind: str, delimiter: str = "") -> Table:
-    """Open a published file, none of whose rows may be damaged; empty lines of JSON are left out.
+def published_table(path: Path, kind: str, delimiter: str = "") -> Table:
+    """Open a published file, whose rows are read by `Table.strict_rows`.
 
     Args:
         path: A local file in UTF-8; a delimited one has a header, and its rows any number of cells.
@@ -200,26 +215,15 @@ def strict_table(path: Path, kind: str, delimiter: str = "") -> Table:
         delimiter: Character between the cells.
 
     Raises:
-        BadInput: It cannot be read; the rows raise it, too, and name the line.
+        BadInput: It cannot be read.
     """
     from pyarrow import fs
 
     is_header = (lambda _: True) if delimiter else None
     table = open_table(fs.LocalFileSystem(), str(path), kind, "utf-8", delimiter, is_header=is_header)
-    what = "a JSON object in UTF-8" if kind == "JSON" else "UTF-8"
     if not all(map(is_unicode, table.columns)):
         raise BadInput(f"{path}, line 1: must be UTF-8, but is not.")
-
-    def rows(_: str | None) -> Numbered:
-        for number, row in table.rows(None):
-            if not isinstance(row, Rejected) and (table.unit == "line" or is_unicode_row(row)):
-                yield number, row
-                continue
-            reason = row.reason if isinstance(row, Rejected) else "not utf-8"
-            if reason != "empty":
-                raise BadInput(f"{path}, {table.unit} {number}: must be {what}, but is {reason}.")
-
-    return replace(table, rows=rows)
+    return table
 
 
 def sniffed_kind(system: Any, path: str, encoding: str) -> str:
@@ -539,7 +543,7 @@ def _arrow(system: Any, path: str, kind: str) -> Table:
         file.seek(0)
         return opener(file)
 
-    def batches(table: Any, column: str | None) -> Iterable[Any]:
+    def batches(table: Any, column: str | None) -> Any:
         if kind == "Parquet":
             return table.iter_batches(columns=[column] if column else None)
         return table if hasattr(table, "__iter__") else map(table.get_batch, range(table.num_record_batches))

@@ -15,11 +15,9 @@ import numpy.typing as npt
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import IntArray
-from stillhouse.corpora.reading.corpus import hub_name
-from stillhouse.corpora.reading.counting import Taking, in_blocks
-from stillhouse.corpora.reading.ingest import corpus_label
-from stillhouse.corpora.reading.parallel import ParallelCorpus, read_parallel
-from stillhouse.corpora.reading.understood import Reading
+from stillhouse.corpora.reading.counting import in_blocks
+from stillhouse.corpora.reading.parallel import Pair, ParallelCorpus, read_parallel, reading_of_pairs
+from stillhouse.corpora.reading.sources import Reading
 from stillhouse.corpora.tables import (
     RUNS,
     ColumnWriter,
@@ -56,27 +54,23 @@ def write_parallel(
         ColumnWriter(workspace, f"{label}-source") as sources,
         ColumnWriter(workspace, f"{label}-target") as targets,
     ):
-        parts, takings = [np.empty((2, 0), np.int64)], []
+        parts, readings = [np.empty((2, 0), np.int64)], []
         for corpus in corpora:
-            reading = Reading(corpus_label(corpus.source), corpus.schema.language)
-            taking = Taking[tuple[str, str]](corpus.limit, stream=hub_name(corpus.source) is not None)
-            usable = reading.usable(read_parallel(corpus, reading))
-            for pairs in in_blocks(taking.of(usable, lambda pair: "\t".join(pair).encode()), _AT_ONCE):
+            reading = reading_of_pairs(corpus)
+            taken = reading.taken(read_parallel(corpus, reading), lambda pair: "\t".join(pair).encode())
+            for pairs in in_blocks(taken, _AT_ONCE):
                 columns = zip((sources, targets), zip(*pairs, strict=True), strict=True)
                 parts.append(np.stack([column.rows(texts) for column, texts in columns]))
-            takings.append((taking, reading))
-        ends = np.cumsum([taking.taken for taking, _ in takings])
+            readings.append(reading)
+        ends = np.cumsum([reading.taking.taken for reading in readings])
         if not ends[-1]:
-            reasons = [dict(sorted(reading.aside.items())) for _, reading in takings]
+            reasons = [dict(sorted(reading.aside.items())) for reading in readings]
             raise BadInput(f"a parallel corpus must have at least one usable pair, but has none: {reasons}.")
         tables = {"source": sources.publish(_ORIGIN), "target": targets.publish(_ORIGIN)}
     source_N, target_N = np.concatenate(parts, axis=1)
     first_N = np.sort(np.unique(source_N * (target_N.max() + 1) + target_N, return_index=True)[1])
     kept = np.bincount(np.searchsorted(ends, first_N, side="right"), minlength=len(ends)).tolist()
-    notes = [
-        _noted(place, corpora[place], taking, reading, kept[place])
-        for place, (taking, reading) in enumerate(takings)
-    ]
+    notes = [_noted(place, corpora[place], reading, kept[place]) for place, reading in enumerate(readings)]
     rows = {"source": source_N[first_N], "target": target_N[first_N]}
     return write_rows(workspace, tables, rows, label, {RUNS: notes})
 
@@ -179,11 +173,9 @@ def _places(workspace: Workspace, table: TextTable) -> npt.NDArray[np.uint64]:
     return np.frombuffer(b"".join(hashes), dtype=np.uint64)
 
 
-def _noted(
-    place: int, corpus: ParallelCorpus, taking: Taking[Any], reading: Reading, kept: int
-) -> dict[str, Any]:
+def _noted(place: int, corpus: ParallelCorpus, reading: Reading[Pair], kept: int) -> dict[str, Any]:
     """Say what was read of a corpus, and return what is noted of it."""
-    understood = reading.understood(kept, taking, taking.taken - kept)
+    understood = reading.understood(kept, reading.taking.taken - kept)
     understood.say()
     aside = dict(sorted(reading.aside.items()))
     return {

@@ -1,19 +1,13 @@
 """What a reader took a source for: printed before any work, kept in its note, and given to ``--json``."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from stillhouse.core.console import say
-from stillhouse.corpora.reading.languages import NAMES, recognised
-from stillhouse.corpora.tables import Rejected
+from stillhouse.corpora.reading.languages import NAMES
 
-if TYPE_CHECKING:
-    from stillhouse.corpora.reading.counting import Taking
-
-T = TypeVar("T")
 _SHOWN = 60
 _recordings: list[list["Understood"]] = []
 
@@ -110,108 +104,3 @@ def recorded() -> Iterator[list[Understood]]:
         yield found
     finally:
         _recordings[:] = [each for each in _recordings if each is not found]
-
-
-class Reading:
-    """What becomes known of a source while it is read.
-
-    Args:
-        label: The source's label.
-        language: Language of its texts, where it is stated.
-        skipped: Files of its folder that are not read.
-    """
-
-    def __init__(self, label: str, language: str = "", skipped: list[str] | None = None) -> None:
-        self.label, self.language = label, language
-        self.aside, self.labels = Counter[str](), Counter[str]()
-        self.examples: dict[str, str] = {}
-        self.files = self.rows = 0
-        self._skipped = tuple(skipped or ())
-        self._forms, self._unused = dict[str, None](), dict[str, None]()
-        self._roles: dict[str, dict[str, None]] = {}
-        self._notes: list[Mapping[str, int]] = []
-
-    def opened(
-        self,
-        form: str,
-        roles: Mapping[str, str] | None = None,
-        unused: Iterable[str] = (),
-        notes: Mapping[str, int] | None = None,
-    ) -> None:
-        """Note the next file.
-
-        Args:
-            form: Its format.
-            roles: Column of each role.
-            unused: Columns that are not used.
-            notes: What is counted while it is read.
-        """
-        self.files += 1
-        self._forms.setdefault(form)
-        for role, column in (roles or {}).items():
-            self._roles.setdefault(role, {}).setdefault(column)
-        self._unused |= dict.fromkeys(unused)
-        self._notes.append(notes or {})
-
-    def usable(self, rows: Iterable[T | Rejected]) -> Iterator[T]:
-        """Those of some rows that can be used; the others are set aside, and counted by their reasons."""
-        for row in rows:
-            if isinstance(row, Rejected):
-                self.aside[row.reason] += 1
-            else:
-                yield row
-
-    def understood(
-        self,
-        kept: int,
-        taking: "Taking[Any]",
-        duplicates: int = 0,
-        *,
-        rows: int | None = None,
-        note: str = "",
-    ) -> Understood:
-        """What the source was taken for.
-
-        Args:
-            kept: Rows that are kept.
-            taking: What has been read and taken.
-            duplicates: Rows that are equal to others, beyond those that a limit left out.
-            rows: Rows that were read, where others have been made of them.
-            note: What else there is to say of the rows.
-        """
-        aside = dict(self.aside.most_common())
-        return self._made(
-            read=taking.read + sum(aside.values()) if rows is None else rows,
-            kept=kept,
-            duplicates=duplicates + (0 if taking.partial else taking.read - taking.taken),
-            aside=aside,
-            limit=taking.said(kept) if taking.partial else "",
-            note=note,
-        )
-
-    def partly(self, kept: int, read: int, limit: str) -> Understood:
-        """What the source was taken for, where only a part of it was read or is used.
-
-        Args:
-            kept: Rows that are used.
-            read: Rows that were read.
-            limit: Which rows they are, in words.
-        """
-        return self._made(read=read, kept=kept, limit=limit)
-
-    def _made(self, *, note: str = "", **counts: Any) -> Understood:
-        counted = sum((Counter(notes) for notes in self._notes), Counter[str]())
-        notes = [*([note] if note else []), *(f"{n:,} {what}" for what, n in counted.items() if n)]
-        return Understood(
-            source=self.label,
-            form=" and ".join(self._forms),
-            files=self.files,
-            language=self.language or recognised(self.examples.values()),
-            note="; ".join(notes),
-            roles={role: " and ".join(columns) for role, columns in self._roles.items()},
-            labels=dict(self.labels),
-            unused=tuple(self._unused),
-            skipped=self._skipped,
-            examples=dict(self.examples),
-            **counts,
-        )

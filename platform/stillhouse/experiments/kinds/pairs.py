@@ -98,10 +98,10 @@ class Pairs(Columns, DataKind[PairData]):
 
     def check_files(self) -> None:
         """Refuse missing files."""
-        from stillhouse.corpora.reading.corpus import hub_name, list_files
+        from stillhouse.corpora.reading.sources import source_files
 
-        if self.path and hub_name(self.path) is None:
-            list_files(self.path, "file of pairs")
+        if self.path:
+            source_files(self.path, "file of pairs")
 
     def sketch(self, experiment: "Experiment") -> PairData:
         """Pairs that are not there."""

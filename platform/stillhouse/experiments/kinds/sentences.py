@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.core.errors import require
 from stillhouse.core.roles import ROLES
 from stillhouse.core.type_casts import check_types
-from stillhouse.corpora.reading.understood import Reading
 from stillhouse.experiments.augmentation import Augmentation
 from stillhouse.experiments.columns import Columns
 from stillhouse.experiments.data_kind import PYDOCS_SENTENCES, DataKind, check_count, of_pydocs
@@ -263,12 +262,14 @@ class Sentences(Columns, DataKind[SentenceData]):
         """The first texts of the first corpus, or sentences from files all over ``pydocs``."""
         from stillhouse.corpora.pydocs.extraction import glimpse, installed_packages
         from stillhouse.corpora.reading.corpus import read_texts
+        from stillhouse.corpora.reading.sources import CORPUS, Reading
 
         first = self._parts[0]
         if first.corpus == PYDOCS:
             return glimpse(installed_packages(), count)
-        reading = Reading(first.corpus)
-        texts = read_texts(first.corpus, replace(first.read_options(), limit=None), reading=reading)
+        options = replace(first.read_options(), limit=None)
+        reading = Reading[str](first.corpus, CORPUS, options.schema, label=first.corpus)
+        texts = read_texts(first.corpus, options, reading=reading)
         found = list(dict.fromkeys(islice((text for text in texts if isinstance(text, str)), count)))
         reading.partly(len(found), len(found), f"the first {len(found):,} texts; the rest was not read").say()
         return found

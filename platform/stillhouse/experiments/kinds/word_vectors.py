@@ -40,7 +40,7 @@ class WordVectors(DataKind[Model]):
 
     def check_files(self) -> None:
         """Refuse a missing file."""
-        from stillhouse.corpora.reading.corpus import list_files
+        from stillhouse.corpora.reading.sources import list_files
 
         if self.vectors != COUNT:
             list_files(self.vectors, "file of word vectors")

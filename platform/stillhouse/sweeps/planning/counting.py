@@ -13,8 +13,8 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.tokenizing import FastTokenizer
-from stillhouse.corpora.reading.corpus import hub_name, list_files
 from stillhouse.corpora.reading.rows import PACKED
+from stillhouse.corpora.reading.sources import hub_name, list_files
 from stillhouse.corpora.tables import count_rows, open_texts, sample_of
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment

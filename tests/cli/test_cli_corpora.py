@@ -164,12 +164,7 @@ def test_wikipedia_is_split_into_sentences(
 @pytest.mark.parametrize(
     ("name", "content", "more", "message"),
     [
-        (
-            "c.csv",
-            b"id,body\n1,One row.\n",
-            ["--column", "text"],
-            "must have the column .text., but got columns=",
-        ),
+        ("c.csv", b"id,body\n1,One row.\n", ["--column", "text"], "Its columns: id, body"),
         ("c.jsonl", b'{"id": 1, "body": "x"}\n', [], "one column, or one named text"),
         ("c.txt", b"", [], "nonempty"),
         ("c.txt", "\n".join(ROWS).encode("utf-16"), [], "UTF-16"),

@@ -8,9 +8,10 @@ import pytest
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.reading.parallel import ParallelCorpus, moses_pair, read_parallel
+from stillhouse.corpora.reading.rows import Rejected
 from stillhouse.corpora.reading.schema import Schema
 from stillhouse.corpora.reading.translations import language_spans, write_parallel
-from stillhouse.corpora.tables import Rejected, open_rows, open_texts
+from stillhouse.corpora.tables import open_rows, open_texts
 from stillhouse.values.data import Examples
 
 PAIRS = [("Go.", "Va !"), ("Run!", "Cours\x85 !"), ("A cup of tea.", "Une tasse de thé.")]

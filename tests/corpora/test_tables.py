@@ -12,8 +12,8 @@ import pytest
 from stillhouse.core.artifacts import Workspace, read_manifest, sha256_of
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora import tables
+from stillhouse.corpora.reading.rows import Rejected
 from stillhouse.corpora.tables import (
-    Rejected,
     open_qrels,
     open_rows,
     open_texts,

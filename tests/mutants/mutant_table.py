@@ -340,7 +340,7 @@ MUTANTS: list[Mutant] = [
         ("redacted(text.replace(key, HIDDEN) if key else text)", "text", "an answer repeats the key"),
     ),
     *mistakes(
-        "corpora/reading/ingest.py",
+        "corpora/reading/sources.py",
         "corpora/test_ingest.py",
         ("    name = redacted(name)\n", "", "a password becomes a folder's name"),
     ),

@@ -21,8 +21,9 @@ from stillhouse.core.notes import has_note, write_note
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
 from stillhouse.corpora.reading.languages import recognised
+from stillhouse.corpora.reading.rows import Rejected
 from stillhouse.corpora.reading.sentences import clean, dedup_key, split_sentences
-from stillhouse.corpora.tables import Rejected, open_examples, open_texts, restrict, write_rows, write_texts
+from stillhouse.corpora.tables import open_examples, open_texts, restrict, write_rows, write_texts
 from stillhouse.values.data import AllRows, Examples, TextTable
 
 VERSION = 3

@@ -20,12 +20,13 @@ from stillhouse.corpora.reading.corpus import Check, ReadOptions, read_texts
 from stillhouse.corpora.reading.counting import Taking
 from stillhouse.corpora.reading.ingest import note_path, say_again
 from stillhouse.corpora.reading.languages import recognised
+from stillhouse.corpora.reading.rows import Rejected
 from stillhouse.corpora.reading.sentences import dedup_key
 from stillhouse.corpora.reading.sources import CORPUS, Reading, corpus_label, hub_name, source_files
 from stillhouse.corpora.reading.understood import recorded
 from stillhouse.corpora.seen_keys import SeenKeys
 from stillhouse.corpora.shares import apportion
-from stillhouse.corpora.tables import Rejected, TableWriter, open_texts, write_texts
+from stillhouse.corpora.tables import TableWriter, open_texts, write_texts
 from stillhouse.values.data import TextTable
 
 VERSION = 3

@@ -35,6 +35,7 @@ from stillhouse.core.artifacts import (
 from stillhouse.core.errors import BadInput, Hindered, blocked, require
 from stillhouse.core.integrity import FILES, intact
 from stillhouse.core.types import IntArray, ValueArray
+from stillhouse.corpora.reading.rows import Rejected, is_unicode
 from stillhouse.corpora.reading.sentences import dedup_key
 from stillhouse.corpora.seen_keys import SeenKeys
 from stillhouse.corpora.shares import sample_rows
@@ -51,19 +52,6 @@ RUNS = "parallel"
 """The note that has an entry for each run of rows, with the number of its ``rows``."""
 _OWN = ("rows", "sha256", "plan", FILES)
 """What manifests of examples have that is no note."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """A row of a corpus that cannot be used.
-
-    Attributes:
-        raw: The text of the row, as far as it can be printed.
-        reason: Why it cannot be used.
-    """
-
-    raw: str
-    reason: str
 
 
 @dataclass
@@ -192,7 +180,7 @@ def _checked(text: str | Rejected) -> Rejected | None:
         return text
     if not text.strip():
         return Rejected(text, "empty")
-    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+    if not is_unicode(text):
         return Rejected(text, "not valid Unicode")
     return None
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stillhouse.core.errors import BadInput
+from stillhouse.corpora.reading.rows import numbered_lines
 
 FUNCTION_WORDS = frozenset(
     """
@@ -120,8 +121,6 @@ def wordnet_files(folder: str | Path) -> list[Path]:
 
 def _synsets(file: Path) -> Iterator[Synset]:
     """Read the synsets of a file. PyYAML would take a minute; reading two fields by hand takes seconds."""
-    from stillhouse.corpora.reading.rows import numbered_lines
-
     name, part, members, field = "", "", list[str](), ""
     for line in (*(text for _, text in numbered_lines(file)), "end:\n"):
         line = line.rstrip("\r\n")

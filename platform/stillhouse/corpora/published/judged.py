@@ -33,6 +33,7 @@ TAGGED = (
 CACM = ("cacm.all", "query.text", "qrels.text")
 MARCO = "collection.tsv"
 MARCO_SPLIT = "dev.small"
+_OBJECT = "a JSON object with `_id` and `text`"
 _AT_ONCE = 16_384
 """Ids that are compared with those before at once."""
 GAIN_NAMES = ("score", "relevance", "rel", "gain", "label", "grade", "judgement", "judgment")
@@ -416,14 +417,14 @@ def ascii_cells(line: str) -> list[str]:
 
 
 def _beir(path: Path) -> Iterator[Entry]:
-    for at, row in published_table(path, "JSON").strict_rows():
+    for at, row in published_table(path, "JSON").strict_rows(_OBJECT):
         try:
             name, text = _cell(row["_id"]), _cell(row["text"])
             title = _cell(row.get("title"))
             if not name:
                 raise ValueError
         except (ValueError, KeyError, TypeError):
-            raise BadInput(f"{path}, line {at}: must be a JSON object with `_id` and `text`.") from None
+            raise BadInput(f"{path}, line {at}: must be {_OBJECT}.") from None
         yield Entry(name, f"{title} {text}".strip(), at, text.strip() if title.strip() else "")
 
 

@@ -1,9 +1,4 @@
-"""Reading a corpus in any supported format as a stream of cleaned texts and rejected rows.
-
-Sources: text (one text per line), JSON lines, CSV, TSV, Parquet and WikiExtractor's ``<doc>`` files, plain or
-gzipped; a folder or a glob of them; MS MARCO's folder, whose passages and training queries are the texts; the
-same under ``s3://`` and ``gs://``, with options such as ``?region=eu-west-1``; ``hf:name[:config][:split]``.
-"""
+"""Reading a corpus in any supported format as a stream of cleaned texts and rejected rows."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,16 +8,10 @@ from pathlib import Path
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.tokenizing import cached_tokenizer
 from stillhouse.corpora.reading.languages import NAMES, WITHOUT_BLANKS, recognised
-from stillhouse.corpora.reading.rows import (
-    Row,
-    check_encoding,
-    is_unicode,
-    missing,
-)
+from stillhouse.corpora.reading.rows import Rejected, Row, check_encoding, is_unicode, missing
 from stillhouse.corpora.reading.schema import USUAL_TEXT, Schema, text_column
 from stillhouse.corpora.reading.sentences import clean, cut, dedup_key, passages, split_sentences
 from stillhouse.corpora.reading.sources import CORPUS, Reading
-from stillhouse.corpora.tables import Rejected
 from stillhouse.values.data import Model
 
 _LOOKED_AT = 200
@@ -32,8 +21,6 @@ Check = Callable[[str, str], "str | Rejected"]
 DROP, CUT, PACK = "drop", "cut", "pack"
 LONGER = (DROP, CUT, PACK)
 """What may happen to texts with more words than ``max_words``."""
-
-
 TEXTS = Schema(owner="sentences")
 
 
@@ -171,7 +158,7 @@ def _raw_texts(options: ReadOptions, reading: Reading[str]) -> Iterator[tuple[st
     for table in reading.tables(options.encoding):
         column, guessed = text_column(table, options.schema, options.column or "")
         unused = [name for name in table.columns if name != column]
-        reading.opened(table.form, {"text": column}, unused, table.notes)
+        reading.opened(table, {"text": column}, unused)
         for number, row in options.schema.rows(table, column):
             if guessed and not isinstance(row, Rejected) and not row.keys().isdisjoint(USUAL_TEXT):
                 raise BadInput(

@@ -10,9 +10,10 @@ from stillhouse.core.console import Progress
 from stillhouse.core.identity import canonical, fingerprint
 from stillhouse.core.notes import has_note, write_note
 from stillhouse.corpora.reading.corpus import ReadOptions, read_texts, reading_of
+from stillhouse.corpora.reading.rows import Rejected
 from stillhouse.corpora.reading.sources import Reading, SourceFile, corpus_label, source_files
 from stillhouse.corpora.reading.understood import Understood, restored
-from stillhouse.corpora.tables import QUARANTINE, Rejected, write_texts
+from stillhouse.corpora.tables import QUARANTINE, write_texts
 from stillhouse.values.data import Examples, Given, TextTable
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from stillhouse.corpora.reading.counting import Spool, distinct, in_blocks
 from stillhouse.corpora.reading.forms import FORMS, ScoredRow, parse_row, without_scores
 from stillhouse.corpora.reading.ingest import note_path, read_once
 from stillhouse.corpora.reading.languages import recognised
-from stillhouse.corpora.reading.rows import Row, Table, is_unicode, is_unicode_row
+from stillhouse.corpora.reading.rows import Rejected, Row, Table, is_unicode, is_unicode_row
 from stillhouse.corpora.reading.schema import (
     CONTRADICTION,
     ENTAILMENT,
@@ -36,7 +36,7 @@ from stillhouse.corpora.reading.schema import (
 from stillhouse.corpora.reading.sentences import clean
 from stillhouse.corpora.reading.sources import CORPUS, Reading, hub_name, source_files
 from stillhouse.corpora.reading.understood import Understood
-from stillhouse.corpora.tables import ColumnWriter, Rejected, write_rows
+from stillhouse.corpora.tables import ColumnWriter, write_rows
 from stillhouse.values.data import Examples
 
 VERSION, SCORED_VERSION = 4, 3
@@ -153,12 +153,12 @@ class _Reading(Reading[Triple]):
             require(known, "the names of columns must be text of the file's encoding", source=self.source)
             formed = next((name for name in FORMS if name in table.columns), "")
             if formed or not table.columns:
-                self.opened(table.form, {"query": "query", "passage": formed} if formed else {})
+                self.opened(table, {"query": "query", "passage": formed} if formed else {})
                 yield from self._each(table, self._formed)
                 continue
             named = roles(table.columns, self.schema, self.source)
             shown = {role: ", ".join(names) for role, names in named.items() if names and role != UNUSED}
-            self.opened(table.form, shown, named[UNUSED], table.notes)
+            self.opened(table, shown, named[UNUSED])
             if named["label"]:
                 yield from self._each(table, partial(inference.add, table=table, named=named))
             else:
@@ -357,7 +357,7 @@ def _scored_rows(
         unused = stated.pop(UNUSED, [])
         role_of = {names[0]: role for role, names in stated.items()}
         roles = {role_of.get(name, name): name for name in table.columns if name not in unused}
-        reading.opened(table.form, roles, unused, table.notes)
+        reading.opened(table, roles, unused)
         for number, row in schema.rows(table):
             reading.rows += 1
             if reading.rows % 1000 == 0:

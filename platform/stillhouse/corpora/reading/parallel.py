@@ -15,6 +15,8 @@ from typing import Any
 from stillhouse.core.errors import BadInput, require
 from stillhouse.corpora.reading.languages import NAMES, recognised
 from stillhouse.corpora.reading.rows import (
+    Numbered,
+    Rejected,
     Row,
     Table,
     check_encoding,
@@ -28,7 +30,6 @@ from stillhouse.corpora.reading.rows import (
 from stillhouse.corpora.reading.schema import UNUSED, Schema
 from stillhouse.corpora.reading.sentences import clean
 from stillhouse.corpora.reading.sources import CORPUS, Reading, SourceFile, hub_name, list_files
-from stillhouse.corpora.tables import Rejected
 
 PARALLEL = Schema(owner="parallel")
 _USUAL = (("english", "non_english"), ("source", "target"))
@@ -115,7 +116,7 @@ def read_parallel(corpus: ParallelCorpus, reading: Reading[Pair] | None = None) 
         BadInput: If a file is missing or unreadable, the files differ in length, or a column does not exist.
     """
     reading = reading or reading_of_pairs(corpus)
-    pairs = _moses(corpus, reading) if corpus.target else _columns(corpus, reading)
+    pairs = _pairs(corpus, reading)
     first = list(itertools.islice(pairs, _LOOKED_AT))
     _check_languages(corpus, [pair for pair in first if not isinstance(pair, Rejected)], reading)
     yield from itertools.chain(first, pairs)
@@ -150,21 +151,28 @@ def _checked(source: Any, target: Any, encoding: str) -> Pair | Rejected:
     return cleaned if all(cleaned) else Rejected(raw, "empty")
 
 
-def _moses(corpus: ParallelCorpus, reading: Reading[Pair]) -> Iterator[Pair | Rejected]:
-    paths, read = (corpus.source, corpus.target), [0, 0]
-    reading.opened("two files, aligned line by line", dict(zip(("source", "target"), paths, strict=True)))
-    opened = [_one_file(path) for path in paths]
-    lines = (read_lines(system, file.path, corpus.encoding) for system, file in opened)
-    for sides in itertools.zip_longest(*lines):
-        read = [count + (side is not None) for count, side in zip(read, sides, strict=True)]
-        if None not in sides:
-            yield _checked(*(side.rstrip("\r\n") for side in sides), corpus.encoding)
-    if read[0] != read[1]:
-        counts = " and ".join(f"{path} has {count} lines" for path, count in zip(paths, read, strict=True))
-        raise BadInput(f"aligned files must have equally many lines, but {counts}.")
+def _aligned(corpus: ParallelCorpus) -> Table:
+    """Two files as a table whose columns are called by them."""
+    paths = [corpus.source, corpus.target]
+
+    def rows(_: str | None) -> Numbered:
+        read, opened = [0, 0], [_one_file(path) for path in paths]
+        lines = (read_lines(system, file.path, corpus.encoding) for system, file in opened)
+        for number, sides in enumerate(itertools.zip_longest(*lines), start=1):
+            read = [count + (side is not None) for count, side in zip(read, sides, strict=True)]
+            if None not in sides:
+                texts = (side.removesuffix("\n").removesuffix("\r") for side in sides)
+                yield number, dict(zip(paths, texts, strict=True))
+        if read[0] != read[1]:
+            counts = " and ".join(
+                f"{path} has {count} lines" for path, count in zip(paths, read, strict=True)
+            )
+            raise BadInput(f"aligned files must have equally many lines, but {counts}.")
+
+    return Table(corpus.source, "two files, aligned line by line", paths, rows)
 
 
-def _columns(corpus: ParallelCorpus, reading: Reading[Pair]) -> Iterator[Pair | Rejected]:
+def _pairs(corpus: ParallelCorpus, reading: Reading[Pair]) -> Iterator[Pair | Rejected]:
     table = _table(corpus)
     rows = (row for _, row in corpus.schema.rows(table))
     first = list(itertools.islice(rows, _LOOKED_AT))
@@ -173,9 +181,9 @@ def _columns(corpus: ParallelCorpus, reading: Reading[Pair]) -> Iterator[Pair | 
     if nested:
         whole = [row["translation"] for row in whole if row["translation"]]
     columns = list(whole[0]) if nested and whole else table.columns
-    source, target = _sides(corpus, columns, whole)
+    source, target = (corpus.source, corpus.target) if corpus.target else _sides(corpus, columns, whole)
     unused = [name for name in columns if name not in (source, target)]
-    reading.opened(table.form, {"source": source, "target": target}, unused, table.notes)
+    reading.opened(table, {"source": source, "target": target}, unused)
     for row in itertools.chain(first, rows):
         if isinstance(row, Rejected):
             yield row
@@ -218,7 +226,9 @@ def _is_text(values: Sequence[Any]) -> bool:
 
 
 def _table(corpus: ParallelCorpus) -> Table:
-    """The rows of a corpus in one file or on the hub."""
+    """The rows of a corpus in two files, in one file or on the hub."""
+    if corpus.target:
+        return _aligned(corpus)
     if (hub := hub_name(corpus.source)) is not None:
         return hub_table(corpus.source, *hub)
     schema, (system, file) = corpus.schema, _one_file(corpus.source)

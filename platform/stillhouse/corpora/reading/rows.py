@@ -25,7 +25,6 @@ from typing import Any, TypeVar
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.json_text import parse_json
-from stillhouse.corpora.tables import Rejected
 
 TABLES = {
     ".jsonl": "JSON", ".ndjson": "JSON", ".json": "JSON", ".csv": "CSV", ".tsv": "TSV",
@@ -48,6 +47,20 @@ _MARCO = re.compile(r"(^|[/\\])(collection|queries\.[^/\\]*)\.tsv(\.gz)?$")
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _TITLE = re.compile(r'\btitle="([^"]*)"')
 _GIVE_ENCODING = "If it is text, give its encoding, such as --encoding latin-1."
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A row of a corpus that cannot be used.
+
+    Attributes:
+        raw: The text of the row, as far as it can be printed.
+        reason: Why it cannot be used.
+    """
+
+    raw: str
+    reason: str
+
 
 T = TypeVar("T")
 Row = Mapping[str, Any]
@@ -86,13 +99,15 @@ class Table:
         """Where a row stands."""
         return f"{self.unit} {number} of {self.source}"
 
-    def strict_rows(self) -> Iterator[tuple[int, Row]]:
+    def strict_rows(self, what: str = "UTF-8") -> Iterator[tuple[int, Row]]:
         """The rows of a published file; empty lines of JSON are left out.
+
+        Args:
+            what: A row of it, for messages.
 
         Raises:
             BadInput: A row is damaged; the message names it.
         """
-        what = "a JSON object in UTF-8" if self.kind == "JSON" else "UTF-8"
         for number, row in self.rows(None):
             if not isinstance(row, Rejected) and (self.unit == "line" or is_unicode_row(row)):
                 yield number, row
@@ -232,7 +247,7 @@ def sniffed_kind(system: Any, path: str, encoding: str) -> str:
     Raises:
         BadInput: It cannot be read, or is in another encoding.
     """
-    with readable(path), _open_bytes(system, path) as stream:
+    with readable(path, "readable"), _open_bytes(system, path) as stream:
         head: bytes = stream.read(_SNIFFED)
     if head.startswith(b"PAR1"):
         return "Parquet"

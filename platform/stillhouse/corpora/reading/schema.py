@@ -10,8 +10,7 @@ from typing import Any
 
 from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.corpora.reading.languages import check_language
-from stillhouse.corpora.reading.rows import PLAIN, Numbered, Row, Table, missing
-from stillhouse.corpora.tables import Rejected
+from stillhouse.corpora.reading.rows import PLAIN, Numbered, Rejected, Row, Table, missing
 
 ENTAILMENT, CONTRADICTION, NEUTRAL = MEANINGS = ("entailment", "contradiction", "neutral")
 _PAIRS = {
@@ -110,13 +109,13 @@ class Schema:
         found = _CONDITION.fullmatch(self.positive)
         return (found[1], found[2], found[3]) if found else None
 
-    def stated(self, columns: Sequence[str], source: str, **more: str) -> dict[str, list[str]]:
-        """The columns that `columns`, or an option of its own, names for each role.
+    def stated(self, columns: Sequence[str], source: str) -> dict[str, list[str]]:
+        """The columns that `columns` names for each role.
 
         Raises:
             BadInput: One of them, or that of `positive`, does not exist.
         """
-        found = self.named() | {role: [name] for role, name in more.items() if name}
+        found = self.named()
         condition = [self.condition[0]] if self.condition else []
         for name in [*chain.from_iterable(found.values()), *condition]:
             near = nearest(name, list(columns))
@@ -170,7 +169,12 @@ def text_column(table: Table, schema: Schema, column: str = "") -> tuple[str, bo
         return table.columns[0], False
     if not table.columns:  # None of the first rows is one.
         return column or USUAL_TEXT[0], False
-    stated = schema.stated(table.columns, table.source, text=column).get("text", [])
+    if column and column not in table.columns:
+        near = nearest(column, table.columns)
+        raise BadInput(
+            f"{table.source} has no column {column!r}. Its columns: {', '.join(table.columns)}. {near}"
+        )
+    stated = [column] if column else schema.stated(table.columns, table.source).get("text", [])
     named = stated[:1] or [name for name in USUAL_TEXT if name in table.columns]
     picked = named or table.columns
     if len(picked) != 1:

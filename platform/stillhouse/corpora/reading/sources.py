@@ -21,6 +21,7 @@ from stillhouse.corpora.reading.counting import Taking
 from stillhouse.corpora.reading.languages import recognised
 from stillhouse.corpora.reading.rows import (
     TABLES,
+    Rejected,
     Table,
     hub_table,
     open_table,
@@ -30,7 +31,6 @@ from stillhouse.corpora.reading.rows import (
 )
 from stillhouse.corpora.reading.schema import Schema
 from stillhouse.corpora.reading.understood import Understood
-from stillhouse.corpora.tables import Rejected
 
 T = TypeVar("T")
 _REMOTE = ("s3://", "gs://", "file://")
@@ -116,27 +116,20 @@ class Reading(Generic[T]):
                 form = sniffed_kind(system, file.path, encoding) if self.kind == CORPUS else form
                 yield open_table(system, file.path, form, encoding, schema.delimiter, schema.header)
 
-    def opened(
-        self,
-        form: str,
-        roles: Mapping[str, str] | None = None,
-        unused: Iterable[str] = (),
-        notes: Mapping[str, int] | None = None,
-    ) -> None:
-        """Note the next file.
+    def opened(self, table: Table, roles: Mapping[str, str], unused: Iterable[str] = ()) -> None:
+        """Note the next table.
 
         Args:
-            form: Its format.
+            table: The table.
             roles: Column of each role.
             unused: Columns that are not used.
-            notes: What is counted while it is read.
         """
         self.files += 1
-        self._forms.setdefault(form)
-        for role, column in (roles or {}).items():
+        self._forms.setdefault(table.form)
+        for role, column in roles.items():
             self._roles.setdefault(role, {}).setdefault(column)
         self._unused |= dict.fromkeys(unused)
-        self._notes.append(notes or {})
+        self._notes.append(table.notes)
 
     def taken(self, rows: Iterable[T | Rejected], key: Callable[[T], bytes]) -> Iterator[T]:
         """Those of some rows that can be used and are taken.

@@ -120,20 +120,21 @@ def find_collections(
             names the line); if a name is unknown, two folders have one name, or none has the split.
     """
     layouts: dict[str, Layout] = {}
-    for place in (Path(root) / each for each in PLACES):
-        for folder in sorted(path for path in [place, *place.glob("*")] if path.is_dir()):
-            layout = layout_of(folder)
-            if layout is None or (only and folder.name not in only):
-                continue
-            first = layouts.setdefault(folder.name, layout).folder
-            if first.resolve() != folder.resolve():
-                raise BadInput(
-                    f"each collection must have a name of its own, but {first} and {folder} have the same. "
-                    "Rename one of the folders."
-                )
+    every = list(_layouts(root))
+    for layout in every:
+        folder = layout.folder
+        if only and folder.name not in only:
+            continue
+        first = layouts.setdefault(folder.name, layout).folder
+        if first.resolve() != folder.resolve():
+            raise BadInput(
+                f"each collection must have a name of its own, but {first} and {folder} have the same. "
+                "Rename one of the folders."
+            )
     for name in only:
         if name not in layouts:
-            raise BadInput(f"no collection {name!r} under {root}. {nearest(name, _names(root))}")
+            names = sorted({layout.folder.name for layout in every})
+            raise BadInput(f"no collection {name!r} under {root}. {nearest(name, names)}")
     wanted = "test" if final else split or "dev"
     lacking = [
         f"{name} has no {wanted} judgements (it has: {', '.join(layout.splits) or 'none'})"
@@ -153,10 +154,11 @@ def find_collections(
     return [collection for collection in found if collection is not None], notes
 
 
-def _names(root: str) -> list[str]:
-    """The names of the collections under a data root."""
-    folders = (path for place in PLACES for path in [Path(root) / place, *(Path(root) / place).glob("*")])
-    return sorted({folder.name for folder in folders if folder.is_dir() and layout_of(folder)})
+def _layouts(root: str) -> Iterator[Layout]:
+    """The collections under a data root."""
+    for place in (Path(root) / each for each in PLACES):
+        folders = (path for path in [place, *place.glob("*")] if path.is_dir())
+        yield from filter(None, map(layout_of, sorted(folders)))
 
 
 def open_collection(

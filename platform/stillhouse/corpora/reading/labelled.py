@@ -25,11 +25,12 @@ from stillhouse.corpora.reading.rows import Rejected, Row, Table, is_unicode, is
 from stillhouse.corpora.reading.schema import (
     CONTRADICTION,
     ENTAILMENT,
+    MEANINGS,
     NAMED,
     NEUTRAL,
     UNUSED,
-    Labels,
     Schema,
+    as_names,
     roles,
     value_of,
 )
@@ -44,6 +45,7 @@ SCORES = "scores"
 SCORED = Schema(owner="scores")
 _KIND, _SCORED = "file of labelled text", "file of scores"
 _LOOKED_AT = 200
+_NO_LABEL = ("", "-", "-1")
 _AT_ONCE = 16_384
 """Rows whose texts are numbered at once."""
 
@@ -201,14 +203,20 @@ class _Inference:
     """Pairs of natural language inference: each entailment of a premise with its contradictions in turn."""
 
     def __init__(self, schema: Schema, source: str, negatives: int, counts: Counter[str]) -> None:
-        self._labels, self._negatives, self._counts = Labels(schema, source), negatives, counts
+        stated = as_names(schema.labels, "pairs.labels")
+        named = {name: name for name in MEANINGS} if not stated else {}
+        self._meanings = named | {label.lower(): str(meaning) for label, meaning in stated.items()}
+        self._source, self._negatives, self._counts = source, negatives, counts
+        self._unknown = set[str]()
         self._premises: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
 
     def add(self, row: Row, _: str, *, table: Table, named: Mapping[str, Sequence[str]]) -> Rows:
         """Hold a row; yield it where no pair comes of it."""
         query, passage, label = (named[role][0] for role in ("query", "passage", "label"))
         given = value_of(row, label, table)
-        kind = self._labels.of(given)
+        kind = self._meanings.get(given.lower(), "")
+        if not kind and given not in _NO_LABEL:
+            self._unknown.add(given)
         self._counts[given if kind in ("", given.lower()) else f"{given} ({kind})"] += 1
         premise, text = _text(row.get(query)), _text(row.get(passage))
         if not premise or not text or not kind:
@@ -226,7 +234,14 @@ class _Inference:
         Raises:
             BadInput: A label has no meaning.
         """
-        self._labels.check()
+        if self._unknown:
+            raise BadInput(
+                f"the labels of {self._source} must be entailment, neutral and contradiction, or have a meaning "
+                f"that is stated, but were found without one: {', '.join(sorted(self._unknown)[:10])}. Say what "
+                'they mean, such as --set pairs.labels="0: contradiction, 1: entailment, 2: neutral", which are '
+                'pairs, --set pairs.positive="label = 1", or that they are not used, --set '
+                'pairs.columns="unused: label".'
+            )
         for premise, kinds in self._premises.items():
             wrong = kinds[CONTRADICTION] if self._negatives else []
             for index, right in enumerate(kinds[ENTAILMENT]):

@@ -17,7 +17,7 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -535,16 +535,11 @@ def _require_names(columns: Sequence[str], second: Sequence[str], path: str) -> 
 
 def _is_data(name: str) -> bool:
     """Whether the name of a column looks like a cell: a sentence, a long text or a number."""
+    with suppress(ValueError):
+        float(name)
+        return True
     sentence = len(name.split()) > 3 or name.rstrip().endswith((".", "?", "!", "。", "？", "！"))
-    return sentence or len(name) > 60 or _is_number(name)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return sentence or len(name) > 60
 
 
 def _arrow(system: Any, path: str, kind: str) -> Table:

@@ -40,7 +40,6 @@ _COMPARED = {
 }  # fmt: skip
 _CONDITION = re.compile(r"\s*(.+?)\s*(>=|<=|!=|==|=|>|<)\s*(.+?)\s*")
 _NO_PAIR = ("id", "_id", "idx", "index", "text", "title")
-_NO_LABEL = ("", "-", "-1")
 
 
 def as_names(text: str, field: str) -> dict[str, Any]:
@@ -263,33 +262,3 @@ def _meets(row: Row, condition: tuple[str, str, str], table: Table) -> bool:
         return bool(_COMPARED[sign](float(given), float(wanted)))
     except ValueError:
         return given != "" and bool(_COMPARED[sign](given.lower(), wanted.lower()))
-
-
-class Labels:
-    """The labels of natural language inference, and those of them that have no meaning."""
-
-    def __init__(self, schema: Schema, source: str) -> None:
-        stated = as_names(schema.labels, "pairs.labels")
-        self._meanings = {label.lower(): str(each) for label, each in stated.items()}
-        self._stated, self._source = bool(stated), source
-        self._seen: dict[str, str] = {}
-
-    def of(self, label: str) -> str:
-        """The meaning of a label; empty for none."""
-        low = label.lower()
-        found = self._meanings.get(low, low if low in MEANINGS and not self._stated else "")
-        if low not in _NO_LABEL or found:
-            self._seen.setdefault(label, found)
-        return found
-
-    def check(self) -> None:
-        """Refuse labels without a meaning."""
-        unknown = [label for label, found in self._seen.items() if not found]
-        if unknown:
-            raise BadInput(
-                f"the labels of {self._source} must be entailment, neutral and contradiction, or have a "
-                f"meaning that is stated, but were found without one: {', '.join(sorted(unknown)[:10])}. Say "
-                'what they mean, such as --set pairs.labels="0: contradiction, 1: entailment, 2: neutral", '
-                'which are pairs, --set pairs.positive="label = 1", or that they are not used, --set '
-                'pairs.columns="unused: label".'
-            )

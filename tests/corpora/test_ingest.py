@@ -9,6 +9,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.corpora.reading import ingest as module
 from stillhouse.corpora.reading.corpus import ReadOptions
 from stillhouse.corpora.reading.ingest import ingest
+from stillhouse.corpora.reading.sources import corpus_label
 from stillhouse.corpora.reading.understood import recorded
 from stillhouse.corpora.tables import open_texts
 
@@ -96,7 +97,7 @@ def test_bad_input_leaves_nothing(workspace: Workspace, tmp_path: Path) -> None:
     ],
 )
 def test_labels(source: str, label: str) -> None:
-    assert module.corpus_label(source) == label
+    assert corpus_label(source) == label
 
 
 def test_text_in_another_encoding_names_the_flag(

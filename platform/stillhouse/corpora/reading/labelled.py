@@ -235,12 +235,12 @@ class _Inference:
             BadInput: A label has no meaning.
         """
         if self._unknown:
+            unknown = ", ".join(sorted(self._unknown)[:10])
             raise BadInput(
-                f"the labels of {self._source} must be entailment, neutral and contradiction, or have a meaning "
-                f"that is stated, but were found without one: {', '.join(sorted(self._unknown)[:10])}. Say what "
-                'they mean, such as --set pairs.labels="0: contradiction, 1: entailment, 2: neutral", which are '
-                'pairs, --set pairs.positive="label = 1", or that they are not used, --set '
-                'pairs.columns="unused: label".'
+                f"the labels of {self._source} must be entailment, neutral and contradiction, or have a "
+                f"meaning that is stated, but were found without one: {unknown}. Say what they mean, such as "
+                '--set pairs.labels="0: contradiction, 1: entailment, 2: neutral", which are pairs, --set '
+                'pairs.positive="label = 1", or that they are not used, --set pairs.columns="unused: label".'
             )
         for premise, kinds in self._premises.items():
             wrong = kinds[CONTRADICTION] if self._negatives else []

@@ -37,6 +37,8 @@ def test_passages_and_training_queries_are_the_texts(marco: Path) -> None:
     texts = list(read_texts(str(marco), ReadOptions()))
     assert texts == ["rivers flow", "cats sleep much", "dogs bark", "fish swim", *QUERIES.values()]
     assert list(read_texts(str(marco / "queries.dev.small.tsv"), ReadOptions())) == ["not to train on"]
+    (marco / "queries.dev.small.tsv").rename(marco / "queries.tsv")
+    assert list(read_texts(str(marco / "queries.tsv"), ReadOptions())) == ["not to train on"]
     with pytest.raises(BadInput, match="no column 'text'"):
         list(read_texts(str(marco), ReadOptions(column="text")))
 

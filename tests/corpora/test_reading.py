@@ -253,15 +253,6 @@ def test_a_ragged_row_of_csv_is_set_aside_with_the_reason(tmp_path: Path) -> Non
     assert reasons[0].startswith("3 fields instead of 2") and reasons[1] == "1 fields instead of 2"
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
-def test_utf_16_without_a_mark_is_refused_by_name(tmp_path: Path, encoding: str) -> None:
-    (tmp_path / "a.txt").write_bytes("One.\nTwo.\nThree!\n".encode("utf-16-le"))
-    try:
-        list(read_texts(str(tmp_path / "a.txt"), ReadOptions(encoding=encoding)))
-    except BadInput as error:
-        assert "--encoding" in str(error)
-
-
 def test_wide_text_without_a_mark_names_the_flag(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("Füße\n".encode("utf-16-be") * 3)
     with pytest.raises(BadInput, match=r"--encoding latin-1.*utf-16-le or utf-16-be"):

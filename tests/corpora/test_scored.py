@@ -148,14 +148,6 @@ def test_the_number_of_negatives_is_the_least_or_what_is_asked_for(
     assert all(row in shown(workspace, whole) for row in shown(workspace, limited))
 
 
-def test_a_changed_file_is_read_again(workspace: Workspace, tmp_path: Path) -> None:
-    path = tmp_path / "scores.jsonl"
-    first = read_scored(workspace, write(path, STOCK))
-    assert read_scored(workspace, str(path)) == first
-    second = read_scored(workspace, write(path, {**STOCK, "score": 3.25}))
-    assert [scores for _, _, scores in shown(workspace, second)] == [[0.0, -3.25]]
-
-
 @pytest.mark.parametrize(
     ("row", "message"),
     [

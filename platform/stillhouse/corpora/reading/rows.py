@@ -42,7 +42,7 @@ _LOOKED_AT, _SNIFFED = 100, 65_536
 _WORD = re.compile(r"\w[\w.-]*")
 _KNOWN_NAMES = {"text", "sentence", "query", "passage", "label", "score", "positive"}
 _DOC = re.compile(r"<doc\b[^>]*>")
-_MARCO = re.compile(r"(^|[/\\])(collection|queries\.[^/\\]*)\.tsv(\.gz)?$")
+_MARCO = re.compile(r"(^|[/\\])(collection|queries(\.[^/\\]*)?)\.tsv(\.gz)?$")
 """Names of files with an id and a text per line, as MS MARCO publishes passages and queries."""
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _TITLE = re.compile(r'\btitle="([^"]*)"')

@@ -134,12 +134,9 @@ class Schema:
             table: The table.
             column: The only column that is needed, where there is no condition.
         """
-        if self.condition is None:
-            yield from table.rows(column)
-            return
-        unused = Rejected("", f"not {self.positive} (not used)")
-        for number, row in table.rows(None):
-            used = isinstance(row, Rejected) or _meets(row, self.condition, table)
+        condition, unused = self.condition, Rejected("", f"not {self.positive} (not used)")
+        for number, row in table.rows(None if condition else column):
+            used = condition is None or isinstance(row, Rejected) or _meets(row, condition, table)
             yield number, row if used else unused
 
 
@@ -173,8 +170,8 @@ def text_column(table: Table, schema: Schema, column: str = "") -> tuple[str, bo
         raise BadInput(
             f"{table.source} has no column {column!r}. Its columns: {', '.join(table.columns)}. {near}"
         )
-    stated = [column] if column else schema.stated(table.columns, table.source).get("text", [])
-    named = stated[:1] or [name for name in USUAL_TEXT if name in table.columns]
+    stated = schema.stated(table.columns, table.source).get("text", [])
+    named = [column] if column else stated[:1] or [name for name in USUAL_TEXT if name in table.columns]
     picked = named or table.columns
     if len(picked) != 1:
         raise BadInput(

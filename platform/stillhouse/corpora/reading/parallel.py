@@ -15,6 +15,7 @@ from typing import Any
 from stillhouse.core.errors import BadInput, require
 from stillhouse.corpora.reading.languages import NAMES, recognised
 from stillhouse.corpora.reading.rows import (
+    Cells,
     Numbered,
     Rejected,
     Row,
@@ -234,9 +235,8 @@ def _table(corpus: ParallelCorpus) -> Table:
     schema, (system, file) = corpus.schema, _one_file(corpus.source)
     kind = table_kind(file.path) or "TSV"
     is_header = partial(_is_header, schema=schema) if kind == "TSV" else None
-    return open_table(
-        system, file.path, kind, corpus.encoding, schema.delimiter, schema.header, is_header=is_header
-    )
+    cells = Cells(schema.delimiter, schema.header, is_header)
+    return open_table(system, file.path, kind, corpus.encoding, cells)
 
 
 def _is_header(cells: Sequence[str], schema: Schema) -> bool:

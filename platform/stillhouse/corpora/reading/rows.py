@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.json_text import parse_json
@@ -66,7 +66,20 @@ T = TypeVar("T")
 Row = Mapping[str, Any]
 Numbered = Iterator[tuple[int, Row | Rejected]]
 """Rows with their numbers: the line on which a row begins, or how many come before it, from 1 on."""
-IsHeader = Callable[[Sequence[str]], bool]
+
+
+class Cells(NamedTuple):
+    """How the cells of CSV and TSV are told apart and named.
+
+    Attributes:
+        delimiter: Character between them, or ``tab``; empty recognises it.
+        header: Whether the first line has the columns' names, ``yes`` or ``no``; empty recognises it.
+        is_header: Recognises it; rows may then have any number of cells.
+    """
+
+    delimiter: str = ""
+    header: str = ""
+    is_header: Callable[[Sequence[str]], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -234,8 +247,8 @@ def published_table(path: Path, kind: str, delimiter: str = "") -> Table:
     """
     from pyarrow import fs
 
-    is_header = (lambda _: True) if delimiter else None
-    table = open_table(fs.LocalFileSystem(), str(path), kind, "utf-8", delimiter, is_header=is_header)
+    cells = Cells(delimiter, is_header=(lambda _: True) if delimiter else None)
+    table = open_table(fs.LocalFileSystem(), str(path), kind, "utf-8", cells)
     if not all(map(is_unicode, table.columns)):
         raise BadInput(f"{path}, line 1: must be UTF-8, but is not.")
     return table
@@ -276,15 +289,7 @@ def sniffed_kind(system: Any, path: str, encoding: str) -> str:
     return "JSON" if start.startswith(('{"', '[{"')) else "text"
 
 
-def open_table(
-    system: Any,
-    path: str,
-    kind: str,
-    encoding: str,
-    delimiter: str = "",
-    header: str = "",
-    is_header: IsHeader | None = None,
-) -> Table:
+def open_table(system: Any, path: str, kind: str, encoding: str, cells: Cells) -> Table:
     """Open a file.
 
     Args:
@@ -292,10 +297,7 @@ def open_table(
         path: A file on it.
         kind: One of the values of `TABLES`, or a key of `PLAIN`.
         encoding: Encoding of a text file.
-        delimiter: Character between cells, or ``tab``; empty recognises it.
-        header: Whether the first line of CSV and TSV has the columns' names, ``yes`` or ``no``; empty
-            recognises it.
-        is_header: Recognises it; rows may then have any number of cells.
+        cells: How its cells are told apart, where it has delimiters.
 
     Raises:
         BadInput: The file is not what its name says, or cannot be read; so do the rows.
@@ -312,8 +314,7 @@ def open_table(
         elif kind == "JSON":
             found = _json(stream, path)
         else:
-            mark = "\t" if delimiter == "tab" else delimiter
-            found, how = _delimited(stream, path, kind, encoding, mark, header, is_header)
+            found, how = _delimited(stream, path, kind, encoding, cells)
             said = [*how, *said]
     if encoding.lower() not in ("utf-8", "utf8") and kind not in PLAIN:
         said.append(encoding)
@@ -417,35 +418,30 @@ def _object(line: str) -> Row | Rejected:
 
 
 def _delimited(
-    stream: io.TextIOWrapper,
-    path: str,
-    kind: str,
-    encoding: str,
-    delimiter: str,
-    header: str,
-    is_header: IsHeader | None,
+    stream: io.TextIOWrapper, path: str, kind: str, encoding: str, how: Cells
 ) -> tuple[Table, list[str]]:
     """Open CSV, read strictly, or TSV, in which a quotation mark is text; and say how it is read."""
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    quoted = kind == "CSV"
+    quoted, is_header = kind == "CSV", how.is_header
     stream.reconfigure(newline="" if quoted else "\n")
     head = list(islice(stream, _LOOKED_AT))
-    delimiter = delimiter or (_delimiter(head) if quoted else "\t")
+    given = "\t" if how.delimiter == "tab" else how.delimiter
+    delimiter = given or (_delimiter(head) if quoted else "\t")
     notes = Counter[str]()
     lines = _cells(chain(head, stream), path, delimiter, notes, quoted=quoted, blank=is_header is not None)
     first = list(islice(lines, _LOOKED_AT if is_header else 2))
-    named = is_header(first[0][1]) if is_header and first else header != "no"
+    named = is_header(first[0][1]) if is_header and first else how.header != "no"
     columns = first.pop(0)[1] if first and named else []
     if not named:
         width = max((len(cells) for _, cells in (first if is_header else first[:1])), default=0)
         columns = [str(place + 1) for place in range(width)]
     if is_header is not None:
-        form, how = f"columns with {'a' if named else 'no'} header, delimiter {delimiter!r}", []
+        form, said = f"columns with {'a' if named else 'no'} header, delimiter {delimiter!r}", []
     else:
         marks = f"delimiter {delimiter!r}" if quoted else "quotation marks are text"
-        form, how = kind, [marks, *([] if named else ["no header"])]
+        form, said = kind, [marks, *([] if named else ["no header"])]
         _require_one_width(head, delimiter, len(columns), path, quoted=quoted)
-    if is_header is None and not header:
+    if is_header is None and not how.header:
         _require_names(columns, first[0][1] if first else [], path)
     # Of columns of one name the second is called `text.2`.
     columns = [
@@ -465,7 +461,7 @@ def _delimited(
                 row = Rejected(delimiter.join(cells), f"not {encoding}")
             yield line, row
 
-    return Table(path, form, columns, rows, notes=notes), how
+    return Table(path, form, columns, rows, notes=notes), said
 
 
 def _require_one_width(head: Sequence[str], delimiter: str, width: int, path: str, *, quoted: bool) -> None:

@@ -21,6 +21,7 @@ from stillhouse.corpora.reading.counting import Taking
 from stillhouse.corpora.reading.languages import recognised
 from stillhouse.corpora.reading.rows import (
     TABLES,
+    Cells,
     Rejected,
     Table,
     hub_table,
@@ -114,7 +115,7 @@ class Reading(Generic[T]):
                 )
             if file.size:
                 form = sniffed_kind(system, file.path, encoding) if self.kind == CORPUS else form
-                yield open_table(system, file.path, form, encoding, schema.delimiter, schema.header)
+                yield open_table(system, file.path, form, encoding, Cells(schema.delimiter, schema.header))
 
     def opened(self, table: Table, roles: Mapping[str, str], unused: Iterable[str] = ()) -> None:
         """Note the next table.

@@ -135,6 +135,8 @@ def test_a_dataset_saved_by_the_datasets_library(tmp_path: Path, monkeypatch: py
         with pytest.raises(BadInput, match="must have the column"):
             usable(ParallelCorpus(source, schema=columns(*sides)))
     assert usable(ParallelCorpus(nested)) == CLEANED
+    (tmp_path / "a.jsonl").write_text('{"translation": {"en": "a", "fr": "b"}}\n{"other": 1}\n')
+    assert reasons(ParallelCorpus(str(tmp_path / "a.jsonl"))) == ["empty"]
     many = written("many", [{"translation": {"en": a, "fr": b, "de": a}} for a, b in PAIRS])
     assert usable(ParallelCorpus(many, language="de")) == [(a, a) for a, _ in CLEANED]
     with pytest.raises(BadInput, match=r"two columns of sentences"):

@@ -172,6 +172,7 @@ def test_the_number_of_negatives_is_the_least_or_what_is_asked_for(
         ({"text": "q"}, "scored text must have the columns .* but line 1 of .* has text"),
         ("[1, 2]\n", "one JSON object"),
         ("{\n", "one JSON object, but is not"),
+        ({**STOCK, "query": "half an emoji \ud83d"}, "line 1 of .* but is not: not Unicode"),
         ("", "nonempty file"),
         ("\n", "must not be empty"),
     ],

@@ -14,14 +14,14 @@ import numpy.typing as npt
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import Progress
-from stillhouse.core.errors import BadInput, require
+from stillhouse.core.errors import BadInput
 from stillhouse.core.types import ValueArray
 from stillhouse.corpora.published.msmarco import marco_pairs
 from stillhouse.corpora.reading.counting import Spool, distinct, in_blocks
 from stillhouse.corpora.reading.forms import FORMS, ScoredRow, parse_row, without_scores
 from stillhouse.corpora.reading.ingest import note_path, read_once
 from stillhouse.corpora.reading.languages import recognised
-from stillhouse.corpora.reading.rows import Rejected, Row, Table, is_unicode, is_unicode_row
+from stillhouse.corpora.reading.rows import Rejected, Row, Table
 from stillhouse.corpora.reading.schema import (
     CONTRADICTION,
     ENTAILMENT,
@@ -151,8 +151,6 @@ class _Reading(Reading[Triple]):
     def _triples(self, tables: Iterable[Table]) -> Rows:
         inference = _Inference(self.schema, self.source, self._negatives, self.labels)
         for table in tables:
-            known = all(is_unicode(name) for name in table.columns)
-            require(known, "the names of columns must be text of the file's encoding", source=self.source)
             formed = next((name for name in FORMS if name in table.columns), "")
             if formed or not table.columns:
                 self.opened(table, {"query": "query", "passage": formed} if formed else {})
@@ -168,16 +166,11 @@ class _Reading(Reading[Triple]):
         yield from inference.triples()
 
     def _each(self, table: Table, parse: Callable[[Row, str], Rows]) -> Rows:
-        for number, row in self.schema.rows(table):
-            if isinstance(row, Rejected) and row.reason == "empty":
-                continue
-            self.rows += 1
+        for number, row in self.rows_of(table):
             if isinstance(row, Rejected):
                 yield row
-            elif is_unicode_row(row):
-                yield from parse(row, table.where(number))
             else:
-                yield Rejected("", "not Unicode")
+                yield from parse(row, table.where(number))
 
     def _formed(self, row: Row, where: str) -> Rows:
         for query, passage, hard in without_scores(row, where):
@@ -373,8 +366,7 @@ def _scored_rows(
         role_of = {names[0]: role for role, names in stated.items()}
         roles = {role_of.get(name, name): name for name in table.columns if name not in unused}
         reading.opened(table, roles, unused)
-        for number, row in schema.rows(table):
-            reading.rows += 1
+        for number, row in reading.rows_of(table):
             if reading.rows % 1000 == 0:
                 progress(reading.rows, None)
             if not isinstance(row, Rejected):
@@ -386,7 +378,7 @@ def _scored_rows(
                     yield few if width < negatives else example
             elif row.reason.endswith("(not used)"):
                 yield row
-            elif row.reason != "empty":
+            else:
                 raise BadInput(
                     f"{table.where(number)} must be one JSON object, but is not: {row.reason}: {row.raw:.60}."
                 )

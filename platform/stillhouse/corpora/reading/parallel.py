@@ -180,7 +180,7 @@ def _pairs(corpus: ParallelCorpus, reading: Reading[Pair]) -> Iterator[Pair | Re
     whole = [row for row in first if not isinstance(row, Rejected)]
     nested = any(isinstance(row.get("translation"), Mapping) for row in whole)
     if nested:
-        whole = [row["translation"] for row in whole if row["translation"]]
+        whole = [row["translation"] for row in whole if row.get("translation")]
     columns = list(whole[0]) if nested and whole else table.columns
     source, target = (corpus.source, corpus.target) if corpus.target else _sides(corpus, columns, whole)
     unused = [name for name in columns if name not in (source, target)]
@@ -189,7 +189,7 @@ def _pairs(corpus: ParallelCorpus, reading: Reading[Pair]) -> Iterator[Pair | Re
         if isinstance(row, Rejected):
             yield row
             continue
-        cells = (row["translation"] or {}) if nested else row
+        cells = (row.get("translation") or {}) if nested else row
         if table.kind == "TSV" and not {source, target} <= cells.keys():
             least = 1 + max(map(columns.index, (source, target)))
             yield Rejected("\t".join(cells.values()), f"fewer than {least} columns")

@@ -23,7 +23,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from stillhouse.core.errors import BadInput
+from stillhouse.core.errors import BadInput, require
 from stillhouse.core.json_text import parse_json
 
 TABLES = {
@@ -248,10 +248,7 @@ def published_table(path: Path, kind: str, delimiter: str = "") -> Table:
     from pyarrow import fs
 
     cells = Cells(delimiter, is_header=(lambda _: True) if delimiter else None)
-    table = open_table(fs.LocalFileSystem(), str(path), kind, "utf-8", cells)
-    if not all(map(is_unicode, table.columns)):
-        raise BadInput(f"{path}, line 1: must be UTF-8, but is not.")
-    return table
+    return open_table(fs.LocalFileSystem(), str(path), kind, "utf-8", cells)
 
 
 def sniffed_kind(system: Any, path: str, encoding: str) -> str:
@@ -316,6 +313,8 @@ def open_table(system: Any, path: str, kind: str, encoding: str, cells: Cells) -
         else:
             found, how = _delimited(stream, path, kind, encoding, cells)
             said = [*how, *said]
+    known = all(map(is_unicode, found.columns))
+    require(known, "the names of columns must be text of the file's encoding", source=path)
     if encoding.lower() not in ("utf-8", "utf8") and kind not in PLAIN:
         said.append(encoding)
     form = f"{found.form} ({', '.join(said)})" if said else found.form
@@ -469,7 +468,7 @@ def _require_one_width(head: Sequence[str], delimiter: str, width: int, path: st
     plain = (line.rstrip("\r\n").split(delimiter) for line in head)
     rows = [row for row in (csv.reader(head, delimiter=delimiter) if quoted else plain) if any(row)]
     other = [len(row) for row in rows[1:] if len(row) != width]
-    if 2 * len(other) > len(rows) - 1:
+    if other and 2 * len(other) > len(rows) - 1:
         raise BadInput(
             f"{path} must have as many cells in every row as in the first, {width} with the delimiter "
             f"{delimiter!r}, but most of its first rows have others, such as {other[0]}. State the delimiter."

@@ -22,9 +22,11 @@ from stillhouse.corpora.reading.languages import recognised
 from stillhouse.corpora.reading.rows import (
     TABLES,
     Cells,
+    Numbered,
     Rejected,
     Table,
     hub_table,
+    is_unicode_row,
     open_table,
     sniffed_kind,
     table_kind,
@@ -131,6 +133,15 @@ class Reading(Generic[T]):
             self._roles.setdefault(role, {}).setdefault(column)
         self._unused |= dict.fromkeys(unused)
         self._notes.append(table.notes)
+
+    def rows_of(self, table: Table) -> Numbered:
+        """The rows of a table that are not empty, counted; those that are no Unicode are rejected."""
+        for number, row in self.schema.rows(table):
+            if isinstance(row, Rejected) and row.reason == "empty":
+                continue
+            self.rows += 1
+            known = isinstance(row, Rejected) or is_unicode_row(row)
+            yield number, row if known else Rejected("", "not Unicode")
 
     def taken(self, rows: Iterable[T | Rejected], key: Callable[[T], bytes]) -> Iterator[T]:
         """Those of some rows that can be used and are taken.

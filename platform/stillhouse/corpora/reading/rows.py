@@ -112,7 +112,7 @@ class Table:
         """Where a row stands."""
         return f"{self.unit} {number} of {self.source}"
 
-    def strict_rows(self, what: str = "UTF-8") -> Iterator[tuple[int, Row]]:
+    def strict_rows(self, what: str = "") -> Iterator[tuple[int, Row]]:
         """The rows of a published file; empty lines of JSON are left out.
 
         Args:
@@ -121,6 +121,7 @@ class Table:
         Raises:
             BadInput: A row is damaged; the message names it.
         """
+        what = what or ("a JSON object in UTF-8" if self.kind == "JSON" else "UTF-8")
         for number, row in self.rows(None):
             if not isinstance(row, Rejected) and (self.unit == "line" or is_unicode_row(row)):
                 yield number, row

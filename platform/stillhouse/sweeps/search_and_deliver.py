@@ -138,7 +138,8 @@ def _forecast(
         top = min(options.experiment.budget.refit.top, options.trials)
         forecast.refits = [refit] * top
         forecast.refit_cores = largest_share(options.need, top).cpus * options.need.workers
-    forecast.models = tested_models(refit is not None)
+    reported = forecast.ended >= options.trials and (folder / "report.json").exists()
+    forecast.models = 0 if reported else tested_models(refit is not None)
     return forecast
 
 

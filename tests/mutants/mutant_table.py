@@ -365,7 +365,7 @@ MUTANTS: list[Mutant] = [
     *mistakes(
         "search/study_in_database.py",
         "search/test_study_in_database.py",
-        ("its study in {redacted(self.url)} ", "its study in {self.url} ", "a password is printed"),
+        ("list(takewhile(", "list(filter(", "a trial is added under another number"),
     ),
     # Gradients of several ranks.
     *mistakes(

@@ -58,7 +58,7 @@ class StudyInDatabase:
             problem = _in_a_line(error)
             if problem != self._reported:
                 warn(
-                    f"sweep {self.folder.name}: its study in {redacted(self.url)} is behind the one in the "
+                    f"sweep {self.folder.name}: its study in {self.url} is behind the one in the "
                     f"workspace: {problem}. The next trial or the same command brings it up to date."
                 )
             self._reported = problem
@@ -93,4 +93,4 @@ def _in_a_line(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     lines = str(error).strip().splitlines()
-    return redacted(lines[0].rstrip(".")) if lines else type(error).__name__
+    return lines[0].rstrip(".") if lines else type(error).__name__

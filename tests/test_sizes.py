@@ -152,7 +152,7 @@ CASES: dict[str, tuple[float, float, Prepared]] = {
     "en-de.tsv": (60, 120, reading("en-de.tsv", lambda w, p: write_parallel(w, [ParallelCorpus(str(p))]))),
     "MS MARCO, 100 of the triples": (10, 20, triples),
     "sst2": (20, 400, reading("train.tsv", lambda _, p: of_glue(p))),
-    "word vectors": (40, 200, reading("words.txt", lambda w, p: write_vectors(p, w.root / "words"))),
+    "word vectors": (40, 400, reading("words.txt", lambda w, p: write_vectors(p, w.root / "words"))),
     "judgements": (40, 400, of_collection(lambda _, p: judged(p))),
     "judgements as tables": (
         200,

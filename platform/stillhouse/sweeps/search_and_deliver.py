@@ -11,6 +11,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import doing, say
 from stillhouse.core.errors import BadInput
 from stillhouse.core.job_clock import JobClock
+from stillhouse.core.notes import EXPORT_NOTE
 from stillhouse.evaluation.retrieval import DocSearch, start_search_pool
 from stillhouse.experiments.fields import stated
 from stillhouse.experiments.preparation import Prepared
@@ -138,8 +139,8 @@ def _forecast(
         top = min(options.experiment.budget.refit.top, options.trials)
         forecast.refits = [refit] * top
         forecast.refit_cores = largest_share(options.need, top).cpus * options.need.workers
-    reported = forecast.ended >= options.trials and (folder / "report.json").exists()
-    forecast.models = 0 if reported else tested_models(refit is not None)
+    delivered = forecast.ended >= options.trials and (folder / EXPORT_NOTE).exists()
+    forecast.models = 0 if delivered else tested_models(refit is not None)
     return forecast
 
 

@@ -74,15 +74,14 @@ class StudyInDatabase:
         except KeyError:
             there = database.create_new_study(directions, self.folder.name)
         known = database.get_all_trials(there, deepcopy=False)
-        attributes[_IDENTITY] = (read_note(self.folder / SWEEP_NOTE, "") or {}).get("identity")
+        ours = (read_note(self.folder / SWEEP_NOTE, "") or {}).get("identity")
+        theirs = database.get_study_user_attrs(there).get(_IDENTITY, ours)
         require(
-            database.get_study_user_attrs(there).get(_IDENTITY, attributes[_IDENTITY])
-            == attributes[_IDENTITY]
-            and all(a.params == b.params for a, b in zip(known, trials, strict=False)),
+            ours == theirs and all(a.params == b.params for a, b in zip(known, trials, strict=False)),
             "a study of this name must be of this sweep",
             remedy="Another sweep has the name in this database: give another --name.",
         )
-        copy_attributes(attributes, database, there)
+        copy_attributes({**attributes, _IDENTITY: ours}, database, there)
         # Their numbers are counted by the database, so that one that runs keeps the later ones back.
         for trial in list(takewhile(lambda trial: trial.state.is_finished(), trials))[len(known) :]:
             database.create_new_trial(there, trial)

@@ -27,7 +27,8 @@ from sentences import text_file
 from served import PEERS_PYTHON, write_texts
 from sweeping import KEPT, run_sweep, trials
 
-from stillhouse.core.artifacts import MANIFEST, Workspace, read_json, read_manifest
+from stillhouse.core.artifacts import MANIFEST, Workspace, read_manifest
+from stillhouse.corpora.read_once import noted
 from stillhouse.corpora.tables import open_texts
 from stillhouse.teachers.store import StoreReader
 from stillhouse.teachers.weights import resolve_model
@@ -68,7 +69,7 @@ def seconds_of(trial: dict[str, float], *left_out: str) -> float:
 def split(root: Path) -> dict[str, TextTable]:
     """Our ``train``, ``dev`` and ``test`` texts, by name."""
     (note,) = (root / "sources").glob("split-*.json")
-    return {label.rpartition("-")[2]: TextTable(sha256, label) for label, sha256 in read_json(note).items()}
+    return {table.label.rpartition("-")[2]: table for table in noted(Workspace(root), note) or ()}
 
 
 def all_texts(root: Path, table: TextTable) -> list[str]:

@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from stillhouse.core.artifacts import Workspace, read_json, read_manifest, remove
+from stillhouse.core.artifacts import Workspace, read_manifest, remove
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.pydocs import selection as module
 from stillhouse.corpora.pydocs.docstrings import docstrings
 from stillhouse.corpora.pydocs.extraction import installed_packages, split_of
 from stillhouse.corpora.pydocs.prose import outline, readable
 from stillhouse.corpora.pydocs.selection import Pydocs, pydocs
+from stillhouse.corpora.read_once import noted
 from stillhouse.corpora.tables import open_qrels, open_rows, open_texts
 from stillhouse.values.data import TextTable
 
@@ -187,7 +188,9 @@ def test_hostile_files_are_skipped_and_counted(workspace: Workspace, site_packag
     assert "Read the café as it is declared." in everything
     assert "Reading must never run this module." in everything
     note = next((workspace.root / "sources").glob("pydocs-[0-9a-f]*.json"))
-    table = TextTable(read_json(note)["tables"]["train_sentences"], "pydocs-train-sentences-all")
+    found = noted(workspace, note)
+    assert found is not None
+    table = found["tables"]["train_sentences"]
     skipped = read_manifest(workspace.path(table))["origin"]["skipped"]
     assert sum(skipped.values()) == 4 and skipped["ValueError"] == 1
     assert calls[0] == (0, 86) and calls[-1] == (86, 86)

@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from stillhouse.core.artifacts import Workspace, locked, read_json
+from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput
-from stillhouse.core.notes import has_note, write_note
 from stillhouse.core.types import IntArray
-from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
+from stillhouse.corpora.read_once import note_path, read_once
 from stillhouse.corpora.reading.languages import recognised
 from stillhouse.corpora.reading.rows import Rejected
 from stillhouse.corpora.reading.sentences import clean, dedup_key, split_sentences
@@ -137,17 +136,12 @@ class Barrier:
             {"but": but} if but else {}
         )
         note = note_path(self.workspace, f"{examples.label}-kept", signature)
-        with locked(note.with_suffix(".lock")):
-            noted: dict[str, Any] = read_json(note) if has_note(note) else {}
-            kept = restore_examples(self.workspace, noted["examples"]) if noted.get("examples") else None
-            if not noted or (noted["examples"] and kept is None):
-                kept, counts = self._kept(examples, what, but)
-                noted = {"examples": describe_examples(kept) if kept else None, "left_out": counts}
-                write_note(note, noted)
-        self.report(what, noted["left_out"])
+        made = read_once(self.workspace, note, lambda: self._kept(examples, what, but))
+        self.report(what, made["left_out"])
+        kept: Examples | None = made["kept"]
         return kept or examples
 
-    def _kept(self, examples: Examples, what: str, but: str) -> tuple[Examples | None, dict[str, int]]:
+    def _kept(self, examples: Examples, what: str, but: str) -> dict[str, Any]:
         """The rows that name no barred text, None for all of them, and the numbers of the others."""
         workspace, places = self.workspace, {"": 0, **{name: at + 1 for at, name in enumerate(self.tables)}}
         barred: dict[TextTable, IntArray] = {}
@@ -162,7 +156,7 @@ class Barrier:
         if by_N.all():
             raise self.refusal(what, counts)
         if not by_N.any():
-            return None, counts
+            return {"kept": None, "left_out": counts}
         rest, smaller, moved = restrict(rows, np.flatnonzero(by_N == 0)), {}, {}
         for table, place_N in barred.items():
             texts = compress(open_texts(workspace, table), place_N == 0)
@@ -171,7 +165,8 @@ class Barrier:
         columns = {name: smaller[table] for name, table in examples.columns.items()}
         ids = {name: moved[examples.columns[name]][each] for name, each in rest.ids.items()}
         label = f"{examples.label}-kept"
-        return write_rows(workspace, columns, ids, label, rest.notes, rest.values), counts
+        kept = write_rows(workspace, columns, ids, label, rest.notes, rest.values)
+        return {"kept": kept, "left_out": counts}
 
     def refusal(self, what: str, counts: Mapping[str, int]) -> BadInput:
         """What to raise where nothing is left to train on."""

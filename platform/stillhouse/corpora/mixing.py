@@ -3,27 +3,25 @@
 import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
-from stillhouse.core.artifacts import Workspace, locked, read_json
+from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import Progress, say, warn
 from stillhouse.core.errors import BadInput, require
-from stillhouse.core.notes import has_note, write_note
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.barrier import Barrier
+from stillhouse.corpora.read_once import note_path, read_once
 from stillhouse.corpora.reading.corpus import Check, ReadOptions, read_texts
 from stillhouse.corpora.reading.counting import Taking
-from stillhouse.corpora.reading.ingest import note_path, say_again
 from stillhouse.corpora.reading.languages import recognised
 from stillhouse.corpora.reading.rows import Rejected
 from stillhouse.corpora.reading.sentences import dedup_key
 from stillhouse.corpora.reading.sources import CORPUS, Reading, corpus_label, hub_name, source_files
-from stillhouse.corpora.reading.understood import recorded
 from stillhouse.corpora.seen_keys import SeenKeys
 from stillhouse.corpora.shares import apportion
 from stillhouse.corpora.tables import TableWriter, open_texts, write_texts
@@ -147,24 +145,14 @@ def mix_texts(
         "barrier": barrier.signature,
     }
     note = note_path(workspace, "mix", signature)
-    with locked(note.with_suffix(".lock")):
-        if not refresh and has_note(note):
-            noted = read_json(note)
-            known = _recalled(noted)
-            tables = [part[0] for split in _SPLITS for part in getattr(known, split) if part is not None]
-            if all(workspace.finished(table) for table in tables):
-                say_again(noted)
-                barrier.report("texts", noted["left_out"])
-                return known
+
+    def read() -> dict[str, Any]:
         mixing = _Mixing(workspace, sources, barrier, count)
-        with recorded() as found:
-            pools = mixing.read()
-        mixed = _divided(workspace, pools, held_out)
-        noted = {split: _noted(getattr(mixed, split)) for split in _SPLITS}
-        understood = [each.noted() for each in found]
-        write_note(note, {**noted, "left_out": mixing.left_out, "understood": understood})
-    barrier.report("texts", mixing.left_out)
-    return mixed
+        return {**vars(_divided(workspace, mixing.read(), held_out)), "left_out": mixing.left_out}
+
+    made = read_once(workspace, note, read, refresh=refresh)
+    barrier.report("texts", made["left_out"])
+    return Mixed(**{split: list(made[split]) for split in _SPLITS})
 
 
 class _Mixing:
@@ -310,30 +298,14 @@ def _splits(texts: Iterable[str], rows: int, held_out: int) -> IntArray:
     return split_N
 
 
-def _noted(parts: Sequence[tuple[TextTable, int] | None]) -> list[Any]:
-    return [None if part is None else [part[0].sha256, part[0].label, part[1]] for part in parts]
-
-
-def _recalled(noted: Mapping[str, Any]) -> Mixed:
-    return Mixed(
-        **{
-            split: [None if part is None else (TextTable(part[0], part[1]), part[2]) for part in noted[split]]
-            for split in _SPLITS
-        }
-    )
-
-
 def joined(workspace: Workspace, label: str, tables: Sequence[TextTable]) -> TextTable:
     """Write the texts of several tables into one, table after table."""
     if len(tables) == 1:
         return tables[0]
-    note = note_path(workspace, f"{label}-joined", {"version": VERSION, "tables": [t.sha256 for t in tables]})
-    with locked(note.with_suffix(".lock")):
-        if has_note(note):
-            known = TextTable(read_json(note)["table"], label)
-            if workspace.finished(known):
-                return known
+
+    def read() -> TextTable:
         texts = (text for table in tables for text in open_texts(workspace, table))
-        table = write_texts(workspace, label, texts, deduplicate=False, origin={"joined": len(tables)})
-        write_note(note, {"table": table.sha256})
-    return table
+        return write_texts(workspace, label, texts, deduplicate=False, origin={"joined": len(tables)})
+
+    note = note_path(workspace, f"{label}-joined", {"version": VERSION, "tables": [t.sha256 for t in tables]})
+    return read_once(workspace, note, read)

@@ -15,10 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stillhouse.core.artifacts import Workspace, locked, read_json
+from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
-from stillhouse.core.notes import has_note, write_note
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.published.judged import (
     JudgedCollection,
@@ -28,7 +27,7 @@ from stillhouse.corpora.published.judged import (
     open_split,
     read_judged,
 )
-from stillhouse.corpora.reading.ingest import note_path
+from stillhouse.corpora.read_once import note_path, read_once
 from stillhouse.corpora.reading.sentences import clean, dedup_key
 from stillhouse.corpora.tables import Judgements, open_texts, write_collection, write_texts
 from stillhouse.values.data import Collection, TextTable
@@ -123,47 +122,16 @@ def read_task(workspace: Workspace, files: TaskFiles, *, refresh: bool = False) 
     }
     label = _label(files.path)
     note = note_path(workspace, f"collection-{label}", signature)
-    with locked(note.with_suffix(".lock")):
-        task = None if refresh else recall_task(workspace, note)
-        if task is None:
-            task = _write(workspace, label, splits, divided, drop_own_ids=files.drop_own_ids)
-            note_task(note, task)
+    task = SearchTask(
+        **read_once(
+            workspace,
+            note,
+            lambda: vars(_write(workspace, label, splits, divided, drop_own_ids=files.drop_own_ids)),
+            refresh=refresh,
+        )
+    )
     task.say()
     return task
-
-
-def note_task(note: Path, task: SearchTask) -> None:
-    """Remember a task in a cache file."""
-    parts = {
-        name: [
-            [part.queries.sha256, part.queries.label],
-            [part.passages.sha256, part.passages.label],
-            part.sha256,
-        ]
-        for name, part in (("dev", task.dev), ("test", task.test))
-    }
-    labels = {"dev": task.dev.label, "test": task.test.label}
-    held_out = [task.held_out.sha256, task.held_out.label]
-    said = {"summary": task.summary, "notes": task.notes}
-    write_note(note, {**parts, "labels": labels, "held_out": held_out, **said})
-
-
-def recall_task(workspace: Workspace, note: Path) -> SearchTask | None:
-    """Restore the task of a cache file; None if there is none, or a part of it no longer exists."""
-    if not has_note(note):
-        return None
-    known = read_json(note)
-    dev, test = (
-        Collection(
-            TextTable(*known[name][0]), TextTable(*known[name][1]), known[name][2], known["labels"][name]
-        )
-        for name in ("dev", "test")
-    )
-    held_out = TextTable(*known["held_out"])
-    task = SearchTask(dev, test, held_out, known["summary"], tuple(known.get("notes", ())))
-    tables = (dev.queries, dev.passages, test.queries, test.passages, task.held_out)
-    whole = all(workspace.finished(table) for table in tables)
-    return task if whole and workspace.finished(dev) and workspace.finished(test) else None
 
 
 def _splits(files: TaskFiles) -> tuple[tuple[_Split, _Split], bool]:

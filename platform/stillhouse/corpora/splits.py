@@ -4,10 +4,10 @@ import contextlib
 import hashlib
 from collections.abc import Iterable, Sequence
 
-from stillhouse.core.artifacts import Workspace, locked, read_json
+from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput
-from stillhouse.core.notes import has_note, write_note
+from stillhouse.corpora.read_once import note_path, read_once
 from stillhouse.corpora.tables import TableWriter, open_texts
 from stillhouse.values.data import TextTable
 
@@ -28,12 +28,8 @@ def split_table(
     Raises:
         BadInput: If the table has fewer than 50 texts.
     """
-    note = workspace.root / "sources" / f"split-{table.fingerprint}-{held_out}.json"
-    with locked(note.with_suffix(".lock")):
-        if has_note(note):
-            parts = [TextTable(sha256, label) for label, sha256 in read_json(note).items()]
-            if all(workspace.finished(part) for part in parts):
-                return parts[0], parts[1], parts[2]
+
+    def read() -> tuple[TextTable, TextTable, TextTable]:
         texts = open_texts(workspace, table)
         if len(texts) < LEAST_TEXTS:
             raise BadInput(
@@ -41,9 +37,10 @@ def split_table(
                 "more text."
             )
         edge = int(_BUCKETS * min(0.2, held_out / len(texts)))
-        made = _distributed(workspace, table.label, texts, edge)
-        write_note(note, {part.label: part.sha256 for part in made})
-        return made
+        return _distributed(workspace, table.label, texts, edge)
+
+    note = note_path(workspace, "split", {"table": table.sha256, "held_out": held_out})
+    return read_once(workspace, note, read)
 
 
 def say_split(what: str, parts: Sequence[int]) -> None:

@@ -8,18 +8,20 @@ resembles its passage more than a user's question does, so its figures are named
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 
-from stillhouse.core.artifacts import Workspace, locked
+from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import IntArray
+from stillhouse.corpora.read_once import note_path, read_once
 from stillhouse.corpora.reading.corpus import ReadOptions
-from stillhouse.corpora.reading.ingest import ingest, note_path
+from stillhouse.corpora.reading.ingest import ingest
 from stillhouse.corpora.reading.sentences import clean, dedup_key, split_sentences, word_count
-from stillhouse.corpora.search_task import SearchTask, note_task, recall_task
+from stillhouse.corpora.search_task import SearchTask
 from stillhouse.corpora.tables import Texts, open_texts, write_collection, write_texts
-from stillhouse.values.data import Collection
+from stillhouse.values.data import Collection, TextTable
 
 VERSION = 2
 PARAGRAPH = 5
@@ -82,44 +84,55 @@ def synthetic_task(
         **({"language": options.schema.language} if options.schema.language else {}),
     }
     note = note_path(workspace, "collection-synthetic", signature)
-    with locked(note.with_suffix(".lock")):
-        found = recall_task(workspace, note)
-        if found is not None:
-            return found
-        texts = open_texts(workspace, documents)
-        places = np.frombuffer(b"".join(_place(seed, text) for text in texts), ">u8")
-        order = np.argsort(places, kind="stable")
-        most = len(order) // 10
-        wanted = {
-            "dev": (sizes.dev_queries, sizes.dev_passages),
-            "test": (sizes.test_queries, sizes.test_passages),
-        }
-        made: list[Collection] = []
-        held_out: list[Cloze] = []
-        for parity, (split, (queries, passages)) in enumerate(wanted.items()):
-            ordered, language = _in_order(texts, order[parity::2]), options.schema.language
-            chosen, others = _chosen(ordered, min(queries, most), passages, unit, seed, language)
-            if len(chosen) < LEAST_QUERIES:
-                raise BadInput(
-                    f"synthetic queries must come from at least {LEAST_QUERIES} texts per split that have "
-                    f"several sentences, but of the {len(order):,} texts of {source} only {len(chosen)} "
-                    f"serve for {split}. Give longer or more texts, or queries of your own (collection.path)."
-                )
-            made.append(_written(workspace, split, chosen, others, seed))
-            held_out += chosen
-        measured = [text for each in held_out for text in (each.query, each.passage, each.text)]
-        kept_out = write_texts(workspace, "synthetic-measured", map(clean, measured))
-        counts = [
-            len(open_texts(workspace, table)) for part in made for table in (part.queries, part.passages)
-        ]
-        summary = (
-            f"synthetic queries (a held-out sentence, to find the rest of its {unit}): {counts[0]:,} dev and "
-            f"{counts[2]:,} test queries, {counts[1]:,} and {counts[3]:,} passages"
-        )
-        task = SearchTask(made[0], made[1], kept_out, summary)
-        note_task(note, task)
+    language = options.schema.language
+
+    def read() -> dict[str, Any]:
+        return vars(_made(workspace, source, documents, unit, sizes, seed, language))
+
+    task = SearchTask(**read_once(workspace, note, read))
     task.say()
     return task
+
+
+def _made(
+    workspace: Workspace,
+    source: str,
+    documents: TextTable,
+    unit: str,
+    sizes: Sizes,
+    seed: int,
+    language: str,
+) -> SearchTask:
+    """Choose the queries of both splits, and write them."""
+    texts = open_texts(workspace, documents)
+    places = np.frombuffer(b"".join(_place(seed, text) for text in texts), ">u8")
+    order = np.argsort(places, kind="stable")
+    most = len(order) // 10
+    wanted = {
+        "dev": (sizes.dev_queries, sizes.dev_passages),
+        "test": (sizes.test_queries, sizes.test_passages),
+    }
+    made: list[Collection] = []
+    held_out: list[Cloze] = []
+    for parity, (split, (queries, passages)) in enumerate(wanted.items()):
+        ordered = _in_order(texts, order[parity::2])
+        chosen, others = _chosen(ordered, min(queries, most), passages, unit, seed, language)
+        if len(chosen) < LEAST_QUERIES:
+            raise BadInput(
+                f"synthetic queries must come from at least {LEAST_QUERIES} texts per split that have "
+                f"several sentences, but of the {len(order):,} texts of {source} only {len(chosen)} "
+                f"serve for {split}. Give longer or more texts, or queries of your own (collection.path)."
+            )
+        made.append(_written(workspace, split, chosen, others, seed))
+        held_out += chosen
+    measured = [text for each in held_out for text in (each.query, each.passage, each.text)]
+    kept_out = write_texts(workspace, "synthetic-measured", map(clean, measured))
+    counts = [len(open_texts(workspace, table)) for part in made for table in (part.queries, part.passages)]
+    summary = (
+        f"synthetic queries (a held-out sentence, to find the rest of its {unit}): {counts[0]:,} dev and "
+        f"{counts[2]:,} test queries, {counts[1]:,} and {counts[3]:,} passages"
+    )
+    return SearchTask(made[0], made[1], kept_out, summary)
 
 
 def _in_order(texts: Texts, rows: IntArray) -> Iterator[str]:

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillhouse.core.artifacts import locked, read_json, sha256_of, write_json
+from stillhouse.core.artifacts import read_json, sha256_of, write_json
 from stillhouse.core.console import Progress, say
 from stillhouse.core.devices import usable_device
-from stillhouse.core.notes import has_note, write_note
 from stillhouse.corpora.augmentation import with_synonyms
 from stillhouse.corpora.barrier import Barrier
-from stillhouse.corpora.reading.ingest import note_path
+from stillhouse.corpora.read_once import note_path, read_once
 from stillhouse.corpora.reading.sentences import clean, dedup_key
 from stillhouse.corpora.tables import open_texts, write_texts
 from stillhouse.corpora.wordnet import read_wordnet, wordnet_files
@@ -64,23 +63,20 @@ def augment_table(
     }
     label = f"{sentences.label}-augmented"
     note = note_path(workspace, label, signature)
-    with locked(note.with_suffix(".lock")):
-        if has_note(note):
-            known = read_json(note)
-            table = TextTable(sha256=known["table"], label=label)
-            if workspace.finished(table):
-                return table, known["counts"]
+
+    def read() -> tuple[TextTable, dict[str, int]]:
         ways: list[Copies] = [_synonyms(augmentation)] if files else []
         if translators:
             ways.append(_back_translations(translators, note.with_suffix(""), device))
         counts: Counter[str] = Counter()
         rows = _rows(barrier, open_texts(workspace, sentences), ways, augmentation.copies, counts)
         table = write_texts(workspace, label, rows, deduplicate=False, origin={"augmented": sentences.sha256})
-        kept = {f"augmented_{name}": counts[name] for name in _COUNTED}
-        write_note(note, {"table": table.sha256, "label": label, "counts": kept})
-        shutil.rmtree(note.with_suffix(""), ignore_errors=True)
-    say(f"  {label}: " + ", ".join(f"{counts[name]:,} {name.replace('_', ' ')}" for name in _COUNTED))
-    return table, kept
+        say(f"  {label}: " + ", ".join(f"{counts[name]:,} {name.replace('_', ' ')}" for name in _COUNTED))
+        return table, {f"augmented_{name}": counts[name] for name in _COUNTED}
+
+    made = read_once(workspace, note, read)
+    shutil.rmtree(note.with_suffix(""), ignore_errors=True)
+    return made
 
 
 _COUNTED = ("copies", "changed", "added", "duplicates", "held_out", "empty")

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stillhouse.core.artifacts import Workspace, locked, read_json
+from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import Progress
 from stillhouse.core.errors import require
-from stillhouse.core.notes import has_note, write_note
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.candidates import coverage, pick_candidates
 from stillhouse.corpora.published.fever import SPLITS, Fever, fever_files, read_fever
+from stillhouse.corpora.read_once import note_path, read_once
 from stillhouse.corpora.reading.counting import smallest
-from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
 from stillhouse.corpora.reading.sources import list_files
 from stillhouse.corpora.tables import open_texts, write_rows, write_texts
 from stillhouse.corpora.tfidf import TfIdf
@@ -50,20 +49,15 @@ def read_claims(
     }
     files = [list_files(str(path))[1] for path in (claims, pages)]
     note = note_path(workspace, "claims", {"version": VERSION, "files": files, "options": options})
-    with locked(note.with_suffix(".lock")):
-        if has_note(note) and not refresh:
-            kept = read_json(note)
-            known = {name: restore_examples(workspace, part) for name, part in kept["parts"].items()}
-            if all(known.values()):
-                return known, kept["facts"]  # type: ignore[return-value]
+
+    def read() -> tuple[dict[str, Examples], dict[str, Any]]:
         fever = read_fever(claims, pages, split_by=choice.split_by)
-        searched = note.with_suffix(".tfidf.npz")
-        parts, facts = write_claims(workspace, fever, choice, keep=searched)
-        write_note(
-            note, {"parts": {name: describe_examples(part) for name, part in parts.items()}, "facts": facts}
-        )
-        searched.unlink(missing_ok=True)
-        return parts, facts
+        return write_claims(workspace, fever, choice, keep=searched)
+
+    searched = note.with_suffix(".tfidf.npz")
+    made = read_once(workspace, note, read, refresh=refresh)
+    searched.unlink(missing_ok=True)
+    return made
 
 
 def write_claims(

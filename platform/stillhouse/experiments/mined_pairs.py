@@ -15,7 +15,7 @@ from stillhouse.core.errors import require
 from stillhouse.core.notes import has_note, write_note
 from stillhouse.core.types import FloatArray
 from stillhouse.core.user_files import check_writable, is_file, writing
-from stillhouse.corpora.reading.ingest import note_path
+from stillhouse.corpora.read_once import note_path
 from stillhouse.corpora.reading.labelled import read_labelled
 from stillhouse.corpora.reading.sources import hub_name, list_files
 from stillhouse.corpora.tables import open_rows, open_texts

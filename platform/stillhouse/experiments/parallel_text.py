@@ -6,17 +6,14 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stillhouse.core.artifacts import locked, read_json
 from stillhouse.core.errors import require
 from stillhouse.core.identity import spec
-from stillhouse.core.notes import has_note, write_note
 from stillhouse.corpora.barrier import Barrier
-from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples, say_again
+from stillhouse.corpora.read_once import note_path, read_once
 from stillhouse.corpora.reading.parallel import PARALLEL, ParallelCorpus, moses_pair
 from stillhouse.corpora.reading.schema import Schema
 from stillhouse.corpora.reading.sources import hub_name, source_files
 from stillhouse.corpora.reading.translations import pairs_of_corpora, split_parallel, write_parallel
-from stillhouse.corpora.reading.understood import recorded
 from stillhouse.corpora.tables import open_rows, open_texts
 from stillhouse.evaluation.benchmarks.translation import find_bitexts
 from stillhouse.evaluation.crosslingual_sts import (
@@ -122,18 +119,11 @@ def read_parallel_data(
     files = [file for path in paths for file in source_files(path)]
     signature = {"version": VERSION, "corpora": corpora, "files": files, "held_out": held_out}
     note = note_path(workspace, "parallel", signature)
-    with locked(note.with_suffix(".lock")):
-        noted = read_json(note) if has_note(note) and not refresh else {"parts": []}
-        parts = [restore_examples(workspace, part) for part in noted["parts"]]
-        if not parts or None in parts:
-            with recorded() as found:
-                parts = list(split_parallel(workspace, write_parallel(workspace, corpora), held_out))
-            understood = [each.noted() for each in found]
-            known = [describe_examples(part) for part in parts if part]
-            write_note(note, {"parts": known, "understood": understood})
-        else:
-            say_again(noted)
-    whole, dev, test = (part for part in parts if part is not None)
+
+    def read() -> tuple[Examples, ...]:
+        return tuple(split_parallel(workspace, write_parallel(workspace, corpora), held_out))
+
+    whole, dev, test = read_once(workspace, note, read, refresh=refresh)
     barrier = barrier or Barrier(workspace)
     barrier.declare("translation", chain(_texts_of(workspace, dev), _texts_of(workspace, test)))
     train = barrier.without(whole, "pairs")

@@ -12,7 +12,7 @@ from stillhouse.core.identity import Spec, spec
 from stillhouse.corpora.augmentation import augment
 from stillhouse.corpora.barrier import Barrier
 from stillhouse.corpora.published.glue import TASKS, LabelledData, Row, read_task, resolve_task, task_name
-from stillhouse.corpora.reading.ingest import note_path, read_once
+from stillhouse.corpora.read_once import note_path, read_once
 from stillhouse.corpora.reading.sentences import clean, dedup_key
 from stillhouse.corpora.reading.sources import list_files
 from stillhouse.corpora.tables import open_rows, open_texts, open_values, write_rows, write_texts
@@ -74,16 +74,24 @@ def unmeasured_rows(barrier: Barrier, examples: Examples, task: str, root: str) 
         task: Name of the task.
         root: Folder of its files.
     """
-    measured = {_key(row) for split in measured_splits(task, root) for row in read_task(split)}
-    rows = _rows_of(barrier.workspace, examples)
-    kept = [row for row in rows if _key(row) not in measured]
-    counts = {task: len(rows) - len(kept)}
-    if not kept:
-        raise barrier.refusal("rows", counts)
-    if counts[task]:
-        examples = write_task_rows(barrier.workspace, kept, f"{examples.label}-unmeasured", {"task": task})
-    barrier.report("rows", counts)
-    return barrier.without(examples, "rows", but=task)
+    splits = measured_splits(task, root)
+
+    def read() -> dict[str, Any]:
+        measured = {_key(row) for split in splits for row in read_task(split)}
+        rows = _rows_of(barrier.workspace, examples)
+        kept = [row for row in rows if _key(row) not in measured]
+        counts = {task: len(rows) - len(kept)}
+        if not kept:
+            raise barrier.refusal("rows", counts)
+        if not counts[task]:
+            return {"kept": None, "left_out": counts}
+        unmeasured = write_task_rows(barrier.workspace, kept, f"{examples.label}-unmeasured", {"task": task})
+        return {"kept": unmeasured, "left_out": counts}
+
+    signature = {"version": VERSION, "rows": examples.fingerprint, "measured": splits}
+    made = read_once(barrier.workspace, note_path(barrier.workspace, f"{task}-unmeasured", signature), read)
+    barrier.report("rows", made["left_out"])
+    return barrier.without(made["kept"] or examples, "rows", but=task)
 
 
 def _key(row: Row) -> frozenset[bytes]:
@@ -151,7 +159,7 @@ def augmented_rows(barrier: Barrier, examples: Examples, wordnet: str, *, copies
     }
     note = note_path(workspace, f"{examples.label}-augmented", signature)
 
-    def read() -> tuple[Examples, None]:
+    def read() -> Examples:
         rows = _rows_of(workspace, examples)
         varied: list[Row] = []
         if most == 0 or most > len(rows):
@@ -161,7 +169,7 @@ def augmented_rows(barrier: Barrier, examples: Examples, wordnet: str, *, copies
         origin = {"augmented": examples.fingerprint}
         whole = write_task_rows(workspace, [*rows, *varied], f"{examples.label}-augmented", origin)
         say(f"  {whole.label}: {len(rows):,} rows and {len(varied):,} varied ones")
-        return whole, None
+        return whole
 
     return read_once(workspace, note, read)
 

@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from stillhouse.core.artifacts import Workspace, locked, read_json
+from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import require
-from stillhouse.core.notes import has_note, write_note
 from stillhouse.corpora.pydocs.extraction import Progress, extract, installed_packages, packages_below
-from stillhouse.corpora.reading.ingest import note_path
+from stillhouse.corpora.read_once import note_path, noted, read_once
 from stillhouse.corpora.tables import Texts, open_texts, write_collection, write_rows, write_texts
-from stillhouse.values.data import Collection, Examples, Given, TextTable
+from stillhouse.values.data import Collection, Examples, TextTable
 
 VERSION = 1
 """Increased when the extraction changes its results."""
@@ -93,40 +92,28 @@ def pydocs(
     tables = _extracted(workspace, refresh, progress, roots)
     signature = {**sizes, "held_out_sentences": held_out_sentences, "seed": seed, "tables": tables}
     note = note_path(workspace, "pydocs-selection", signature)
-    with locked(note.with_suffix(".lock")):
-        if has_note(note) and _is_whole(workspace, found := _recall(read_json(note))):
-            return found
+
+    def read() -> dict[str, Any]:
         chosen = _Selection(workspace, {name: open_texts(workspace, t) for name, t in tables.items()}, seed)
-        selected = Pydocs(
-            sentences=chosen.texts("train_sentences", sentences, "sentences"),
-            pairs=chosen.pairs(pairs),
-            dev=chosen.search("dev", dev_queries, dev_passages),
-            test=chosen.search("test", test_queries, test_passages),
-            dev_sentences=chosen.held_out("dev", held_out_sentences),
-            test_sentences=chosen.held_out("test", held_out_sentences),
-        )
-        write_note(note, _noted(selected))
-    return selected
+        return {
+            "sentences": chosen.texts("train_sentences", sentences, "sentences"),
+            "pairs": chosen.pairs(pairs),
+            "dev": chosen.search("dev", dev_queries, dev_passages),
+            "test": chosen.search("test", test_queries, test_passages),
+            "dev_sentences": chosen.held_out("dev", held_out_sentences),
+            "test_sentences": chosen.held_out("test", held_out_sentences),
+        }
+
+    return Pydocs(**read_once(workspace, note, read))
 
 
 def is_extracted(workspace: Workspace) -> bool:
     """Whether the docstrings of the installed packages have been extracted; otherwise that takes minutes."""
-    return _known_tables(workspace, _note(workspace, None)) is not None
+    return noted(workspace, _note(workspace, None)) is not None
 
 
 def _note(workspace: Workspace, where: list[str] | None) -> Path:
     return note_path(workspace, "pydocs", {"version": VERSION, "roots": where})
-
-
-def _known_tables(workspace: Workspace, note: Path) -> dict[str, TextTable] | None:
-    """The extracted tables that a note names; None if one of them no longer exists, or there is no note."""
-    if not has_note(note):
-        return None
-    tables = {
-        name: TextTable(sha, f"pydocs-{name.replace('_', '-')}-all")
-        for name, sha in read_json(note)["tables"].items()
-    }
-    return tables if all(workspace.finished(table) for table in tables.values()) else None
 
 
 def _extracted(
@@ -134,14 +121,15 @@ def _extracted(
 ) -> dict[str, TextTable]:
     """Return the tables of the whole corpus by name; once extracted, later installations do not matter."""
     where = None if roots is None else [str(root) for root in roots]
-    note = _note(workspace, where)
-    with locked(note.with_suffix(".lock")):
-        if not refresh and (known := _known_tables(workspace, note)) is not None:
-            return known
+
+    def read() -> dict[str, Any]:
         packages = installed_packages() if roots is None else packages_below(roots)
-        tables = extract(workspace, packages, progress)
         versions = {package.name: package.version for package in packages}
-        write_note(note, {"tables": {n: t.sha256 for n, t in tables.items()}, "packages": versions})
+        return {"tables": extract(workspace, packages, progress), "packages": versions}
+
+    tables: dict[str, TextTable] = read_once(workspace, _note(workspace, where), read, refresh=refresh)[
+        "tables"
+    ]
     return tables
 
 
@@ -205,47 +193,3 @@ class _Selection:
     def _write(self, label: str, texts: list[str]) -> TextTable:
         origin = {"selected_from": "pydocs", "seed": self.seed}
         return write_texts(self.workspace, f"pydocs-{label}", texts, deduplicate=False, origin=origin)
-
-
-def _noted(selected: Pydocs) -> dict[str, Any]:
-    assert isinstance(selected.pairs.origin, Given)
-    return {
-        "sentences": selected.sentences.sha256,
-        "dev_sentences": selected.dev_sentences.sha256,
-        "test_sentences": selected.test_sentences.sha256,
-        "pairs": [*(table.sha256 for table in selected.pairs.columns.values()), selected.pairs.origin.sha256],
-        "dev": [selected.dev.queries.sha256, selected.dev.passages.sha256, selected.dev.sha256],
-        "test": [selected.test.queries.sha256, selected.test.passages.sha256, selected.test.sha256],
-    }
-
-
-def _recall(noted: Mapping[str, Any]) -> Pydocs:
-    query, passage, rows = noted["pairs"]
-    columns = {"query": TextTable(query, "pydocs-queries"), "passage": TextTable(passage, "pydocs-passages")}
-    return Pydocs(
-        sentences=TextTable(noted["sentences"], "pydocs-sentences"),
-        pairs=Examples(columns=columns, origin=Given(rows), label="pydocs-pairs"),
-        dev=_recalled_search(noted["dev"], "dev"),
-        test=_recalled_search(noted["test"], "test"),
-        dev_sentences=TextTable(noted["dev_sentences"], "pydocs-dev-sentences"),
-        test_sentences=TextTable(noted["test_sentences"], "pydocs-test-sentences"),
-    )
-
-
-def _recalled_search(noted: Sequence[str], split: str) -> Collection:
-    queries, passages, qrels = noted
-    return Collection(
-        queries=TextTable(queries, f"pydocs-{split}-queries"),
-        passages=TextTable(passages, f"pydocs-{split}-passages"),
-        sha256=qrels,
-        label=f"pydocs-{split}",
-    )
-
-
-def _is_whole(workspace: Workspace, selected: Pydocs) -> bool:
-    searches = (selected.dev, selected.test)
-    held_out = [table for search in searches for table in (search.queries, search.passages)]
-    texts = (selected.sentences, selected.dev_sentences, selected.test_sentences)
-    tables = (*texts, *selected.pairs.columns.values(), *held_out)
-    whole = all(workspace.finished(table) for table in tables) and workspace.finished(selected.pairs)
-    return whole and all(workspace.finished(search) for search in searches)

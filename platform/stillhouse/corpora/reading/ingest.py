@@ -1,20 +1,20 @@
 """Caching of corpora: a source is read once for the same files and reading options."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillhouse.core.artifacts import Workspace, locked, read_json, read_manifest
+from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.console import Progress
-from stillhouse.core.identity import canonical, fingerprint
-from stillhouse.core.notes import has_note, write_note
+from stillhouse.core.identity import canonical
+from stillhouse.corpora.read_once import note_path, noted, read_once
 from stillhouse.corpora.reading.corpus import ReadOptions, read_texts, reading_of
 from stillhouse.corpora.reading.rows import Rejected
 from stillhouse.corpora.reading.sources import Reading, SourceFile, corpus_label, source_files
-from stillhouse.corpora.reading.understood import Understood, restored
+from stillhouse.corpora.reading.understood import Understood
 from stillhouse.corpora.tables import QUARANTINE, write_texts
-from stillhouse.values.data import Examples, Given, TextTable
+from stillhouse.values.data import TextTable
 
 if TYPE_CHECKING:
     from stillhouse.corpora.barrier import Barrier
@@ -49,26 +49,22 @@ def ingest(
         BadInput: As for `read_texts`; nothing is left half-written.
     """
     files = source_files(source)
-    label, note = _noted(workspace, source, files, options, barrier)
-    with locked(note.with_suffix(".lock")):
-        if not refresh and (found := _remembered(workspace, note, label)) is not None:
-            say_again(read_json(note))
-            if barrier is not None:
-                barrier.report("texts", read_json(note).get("left_out", {}))
-            return found
-        origin = {"source": source, "files": len(files), "options": canonical(options)}
-        reading = reading_of(source, options)
-        left_out = Counter[str]()
+    label, note = _noted_as(workspace, source, files, options, barrier)
+
+    def read() -> dict[str, Any]:
+        reading, left_out = reading_of(source, options), Counter[str]()
         more = {"check": barrier.checking(left_out)} if barrier else {}
-        read = read_texts(source, options, reading=reading, **more)
-        texts = _counted(read, Progress(f"reading {label}", "rows"))
+        found = read_texts(source, options, reading=reading, **more)
+        texts = _counted(found, Progress(f"reading {label}", "rows"))
+        origin = {"source": source, "files": len(files), "options": canonical(options)}
         table = write_texts(workspace, label, texts, deduplicate=options.deduplicate, origin=origin)
-        understood = _understood(workspace.path(table), reading)
-        understood.say()
-        noted = {"left_out": left_out, "understood": understood.noted()}
-        write_note(note, {"table": table.sha256, "label": label, **origin, **noted})
-        if barrier is not None:
-            barrier.report("texts", left_out)
+        _understood(workspace.path(table), reading).say()
+        return {"table": table, "left_out": left_out}
+
+    made = read_once(workspace, note, read, refresh=refresh)
+    if barrier is not None:
+        barrier.report("texts", made["left_out"])
+    table: TextTable = made["table"]
     return table
 
 
@@ -81,73 +77,11 @@ def quick_to_ingest(
         return True
     if files and sum(file.size for file in files) <= SMALL_BYTES:
         return True
-    label, note = _noted(workspace, source, files, options, barrier())
-    return _remembered(workspace, note, label) is not None
+    _, note = _noted_as(workspace, source, files, options, barrier())
+    return noted(workspace, note) is not None
 
 
-def note_path(workspace: Workspace, label: str, signature: Mapping[str, Any]) -> Path:
-    """Return the path of the small file that caches what a source was read into."""
-    return workspace.root / "sources" / f"{label}-{fingerprint(signature)}.json"
-
-
-def describe_examples(examples: Examples) -> dict[str, Any]:
-    """Describe examples that came with the data, for a cache file."""
-    assert isinstance(examples.origin, Given), "others are identified by how they are made"
-    columns = {name: [table.sha256, table.label] for name, table in examples.columns.items()}
-    named = {"columns": columns, "rows": examples.origin.sha256, "label": examples.label}
-    return named | ({"values": list(examples.values)} if examples.values else {})
-
-
-def restore_examples(workspace: Workspace, remembered: Mapping[str, Any]) -> Examples | None:
-    """Restore the examples of a cache file; None if a part of them no longer exists."""
-    columns = {name: TextTable(sha, label) for name, (sha, label) in remembered["columns"].items()}
-    examples = Examples(
-        columns=columns,
-        origin=Given(remembered["rows"]),
-        label=remembered["label"],
-        values=tuple(remembered.get("values", ())),
-    )
-    whole = all(workspace.finished(table) for table in columns.values()) and workspace.finished(examples)
-    return examples if whole else None
-
-
-def read_once(
-    workspace: Workspace,
-    note: Path,
-    read: Callable[[], tuple[Examples, Understood | None]],
-    *,
-    refresh: bool = False,
-) -> Examples:
-    """Restore the examples that a note remembers, or read them and write the note; other processes wait.
-
-    Args:
-        workspace: Holds the examples.
-        note: The cache file; see `note_path`.
-        read: Reads and writes the examples, and says what it took the source for; from the note it is said
-            again.
-        refresh: Ignore the note.
-    """
-    with locked(note.with_suffix(".lock")):
-        noted = read_json(note) if has_note(note) and not refresh else None
-        known = restore_examples(workspace, noted) if noted else None
-        if known is not None and noted is not None:
-            say_again(noted)
-            return known
-        made, understood = read()
-        if understood is not None:
-            understood.say()
-        write_note(note, describe_examples(made) | ({"understood": understood.noted()} if understood else {}))
-        return made
-
-
-def say_again(noted: Mapping[str, Any]) -> None:
-    """Say what a source was taken for when it was read."""
-    found = noted.get("understood") or []
-    for each in found if isinstance(found, list) else [found]:
-        restored(each).say()
-
-
-def _noted(
+def _noted_as(
     workspace: Workspace,
     source: str,
     files: list[SourceFile],
@@ -177,10 +111,3 @@ def _understood(folder: Path, reading: Reading[str]) -> Understood:
     texts = reading.taking.read + sum(reading.aside.values())
     made = [f"{reading.rows:,} rows make {texts:,} texts"] if texts != reading.rows else []
     return reading.understood(found["rows"], found["duplicates"], note="; ".join([*made, *note]))
-
-
-def _remembered(workspace: Workspace, note: Path, label: str) -> TextTable | None:
-    if not has_note(note):
-        return None
-    table = TextTable(sha256=read_json(note)["table"], label=label)
-    return table if workspace.finished(table) else None

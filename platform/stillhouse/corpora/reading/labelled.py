@@ -17,9 +17,9 @@ from stillhouse.core.console import Progress
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import ValueArray
 from stillhouse.corpora.published.msmarco import marco_pairs
+from stillhouse.corpora.read_once import note_path, read_once
 from stillhouse.corpora.reading.counting import Spool, distinct, in_blocks
 from stillhouse.corpora.reading.forms import FORMS, ScoredRow, parse_row, without_scores
-from stillhouse.corpora.reading.ingest import note_path, read_once
 from stillhouse.corpora.reading.languages import recognised
 from stillhouse.corpora.reading.rows import Rejected, Row, Table
 from stillhouse.corpora.reading.schema import (
@@ -90,7 +90,7 @@ def read_labelled(
     paths = [(str(path), CORPUS) for path in marco.files] if marco else [(source, _KIND)]
     files = [file for each in paths for file in source_files(*each)]
 
-    def read() -> tuple[Examples, Understood]:
+    def read() -> Examples:
         reading = _Reading(source, _KIND, schema, limit)
         tables, by_ids = reading.tables(), marco is not None and bool(marco.texts)
         if marco is not None:
@@ -101,7 +101,9 @@ def read_labelled(
             tables = iter([Table(source, "MS MARCO's files", columns, lambda _: enumerate(rows))])
         triples = reading.kept(tables, negatives, all_of_them=by_ids)
         given = bool(next(iter(triples))[2])
-        return write_triples(workspace, source, triples, given=given), reading.of_triples(triples)
+        made = write_triples(workspace, source, triples, given=given)
+        reading.of_triples(triples).say()
+        return made
 
     options = {"negatives": negatives, "limit": limit or 0, "schema": schema}
     note = note_path(workspace, "labelled", {"version": VERSION, "source": source, "files": files, **options})
@@ -318,7 +320,7 @@ def read_scored(
     """
     files = source_files(source, _SCORED)
 
-    def read() -> tuple[Examples, Understood]:
+    def read() -> Examples:
         reading = Reading[ScoredRow](source, _SCORED, schema, limit, distinct=False)
         widths = set[int]()
         rows = _scored_rows(reading, negatives, widths)
@@ -339,7 +341,8 @@ def read_scored(
         values = {SCORES: np.fromiter(scores, np.float32).reshape(-1, 1 + width)}
         triples = ((query, passages[0], passages[1 : 1 + width]) for query, passages, _ in kept)
         made = write_triples(workspace, source, triples, given=True, label="scored", values=values)
-        return made, reading.understood(len(kept), note=f"{width} hard negatives each{further}")
+        reading.understood(len(kept), note=f"{width} hard negatives each{further}").say()
+        return made
 
     options = {"negatives": negatives, "limit": limit or 0, "schema": schema}
     note = note_path(

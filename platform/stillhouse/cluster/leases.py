@@ -1,4 +1,4 @@
-"""Who makes an artifact: one process of a node by a lock of its file, one node of a cluster by a lease.
+"""Makes artifacts: in one process of a node by a lock of its file, on one node of a cluster by a lease.
 
 Nodes that share a file system share its locks. Those that share a remote alone do not see each other's, and
 would make an artifact twice. They ask a named actor of the cluster instead, which frees what a process held
@@ -11,13 +11,23 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from stillhouse.cluster.nodes import HEAD
 from stillhouse.cluster.running import ray_runs
-from stillhouse.core.artifacts import Artifact, Workspace, lock_of, locked
+from stillhouse.core.artifacts import (
+    Artifact,
+    Workspace,
+    lock_of,
+    locked,
+    remove_leftovers,
+    remove_unfinished,
+    write_manifest,
+)
 from stillhouse.core.console import doing, warn
+from stillhouse.core.identity import canonical
 from stillhouse.core.repeating import repeated
 
 LASTS_S = 30.0
@@ -25,6 +35,27 @@ LASTS_S = 30.0
 _RENEW_S, _ASK_S = 5.0, 1.0
 _ANSWER_S = 60.0
 _NAME = "stillhouse-leases"
+
+
+def make_once(workspace: Workspace, artifact: Artifact, make: Callable[[Path], dict[str, Any]]) -> Path:
+    """Return the folder of a finished artifact, which is made first if there is none; other processes wait.
+
+    What a killed process left is removed before, but for its finished parts. The manifest is written last.
+
+    Args:
+        workspace: Its workspace.
+        artifact: The artifact.
+        make: Writes the files into the folder, and returns what the manifest says beside the plan.
+    """
+    if not workspace.finished(artifact):
+        with making(workspace, artifact):
+            if not workspace.finished(artifact):
+                folder = workspace.place(artifact)
+                remove_leftovers(folder)
+                write_manifest(folder, {**make(folder), "plan": canonical(artifact)})
+                workspace.publish(artifact)
+                remove_unfinished(folder)
+    return workspace.path(artifact)
 
 
 @contextlib.contextmanager

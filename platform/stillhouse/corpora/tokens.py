@@ -2,24 +2,21 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from stillhouse.cluster.leases import making
+from stillhouse.cluster.leases import make_once
 from stillhouse.core.artifacts import (
     MANIFEST,
     Workspace,
     mapped_array,
     read_manifest,
-    remove_leftovers,
     replacing,
     write_array,
-    write_manifest,
 )
 from stillhouse.core.errors import Hindered
-from stillhouse.core.identity import canonical
 from stillhouse.core.tokenizing import FastTokenizer, Ids, Offsets, cached_tokenizer, pad
 from stillhouse.core.types import IntArray, Tokens
 from stillhouse.corpora.tables import Texts, open_texts
@@ -49,29 +46,23 @@ def build_tokens(
     Raises:
         BadInput: If the texts are not finished, the tokenizer cannot be used, or the disk is full.
     """
-    folder = workspace.path(token_table)
-    if workspace.finished(token_table):
-        return
-    with making(workspace, token_table):
-        if workspace.finished(token_table):
-            return
-        remove_leftovers(folder)
+
+    def make(folder: Path) -> dict[str, Any]:
         tokenizer = FastTokenizer(Path(token_table.tokenizer.path), token_table.max_length)
         texts = open_texts(workspace, token_table.texts)
         made = pieces() if pieces is not None else _in_process(texts, token_table, tokenizer)
         with replacing(folder / "ids.npy") as temporary, temporary.open("wb") as file:
             offsets = _write_ids(file, made, len(texts), progress)
         write_array(folder / "offsets.npy", offsets)
-        content = {
+        return {
             "rows": len(offsets) - 1,
             "tokens": int(offsets[-1]),
             "pad_id": tokenizer.pad_id,
             "max_length": token_table.max_length,
             "tokenizer": {"name": token_table.tokenizer.name, "sha256": token_table.tokenizer.sha256},
-            "plan": canonical(token_table),
         }
-        write_manifest(folder, content)
-        workspace.publish(token_table)
+
+    make_once(workspace, token_table, make)
 
 
 class TokenReader:

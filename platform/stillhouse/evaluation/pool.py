@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stillhouse.cluster.leases import making
-from stillhouse.core.artifacts import Workspace, read_json, read_manifest, write_json, write_manifest
+from stillhouse.cluster.leases import make_once
+from stillhouse.core.artifacts import Workspace, read_json, read_manifest, write_json
 from stillhouse.core.errors import require
-from stillhouse.core.identity import canonical, fingerprint
+from stillhouse.core.identity import fingerprint
 from stillhouse.core.types import Encoder, IntArray
 from stillhouse.corpora.tables import (
     open_judgements,
@@ -72,11 +72,7 @@ def build_pool(workspace: Workspace, pool: Pool) -> Collection:
     Raises:
         BadInput: If the collection or a store is not finished.
     """
-    folder = workspace.path(pool)
-    with making(workspace, pool):
-        if not workspace.finished(pool):
-            _build(workspace, pool)
-    made = read_manifest(folder)
+    made = read_manifest(make_once(workspace, pool, lambda _: _build(workspace, pool)))
     passages = TextTable(sha256=made["passages_sha256"], label=f"{pool.collection.label}-pool")
     return Collection(pool.collection.queries, passages, made["qrels_sha256"], label=passages.label)
 
@@ -119,7 +115,8 @@ def calibrate(
     return found
 
 
-def _build(workspace: Workspace, pool: Pool) -> None:
+def _build(workspace: Workspace, pool: Pool) -> dict[str, Any]:
+    """Choose the passages and write the sampled collection, which the manifest names."""
     texts = open_texts(workspace, pool.collection.passages)
     judgements = open_judgements(workspace, pool.collection)
     qrels_N3 = np.asarray(judgements.qrels_N3)
@@ -139,16 +136,13 @@ def _build(workspace: Workspace, pool: Pool) -> None:
     sampled = write_collection(
         workspace, label, pool.collection.queries, passages, sampled_judgements(judgements, rows)
     )
-    made = {
+    return {
         "passages_sha256": passages.sha256,
         "qrels_sha256": sampled.sha256,
         "passages": len(rows),
         "of": len(texts),
         **{name: len(each) for name, each in chosen.items()},
-        "plan": canonical(pool),
     }
-    write_manifest(workspace.place(pool), made)
-    workspace.publish(pool)
 
 
 def _near_by_teacher(workspace: Workspace, pool: Pool, query_rows: IntArray) -> IntArray:

@@ -4,17 +4,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from stillhouse.cluster.leases import making
-from stillhouse.core.artifacts import Workspace, remove_unfinished, write_array, write_manifest
+from stillhouse.cluster.leases import make_once
+from stillhouse.core.artifacts import Workspace, write_array
 from stillhouse.core.errors import BadInput, require
-from stillhouse.core.identity import canonical
 from stillhouse.core.types import FloatArray, IntArray
 from stillhouse.corpora.reading.sentences import dedup_key
 from stillhouse.corpora.tables import open_examples, open_rows, open_texts, restrict
@@ -173,21 +173,18 @@ def build_mined(
     Raises:
         BadInput: No pair has enough negatives, or the pairs or stores are missing.
     """
-    if workspace.finished(examples):
-        return
     rule = examples.origin
     assert isinstance(rule, Mined), "only mined examples are mined"
     columns = {"query", "passage", COLUMN}
     require(set(examples.columns) == columns, f"columns = {columns}", columns=list(examples.columns))
-    folder = workspace.path(examples)
-    with making(workspace, examples):
-        if not workspace.finished(examples):
-            miner, embedded = _miner(workspace, rule)
-            make = spread(miner) if spread else lambda starts: miner.parts(starts, device)
-            found = np.asarray(in_parts(folder, len(miner.query), miner.at_once, make, progress), np.int64)
-            _finish(workspace, examples, miner, found, embedded)
-            workspace.publish(examples)
-            remove_unfinished(folder)
+
+    def make(folder: Path) -> dict[str, Any]:
+        miner, embedded = _miner(workspace, rule)
+        parts = spread(miner) if spread else lambda starts: miner.parts(starts, device)
+        found = np.asarray(in_parts(folder, len(miner.query), miner.at_once, parts, progress), np.int64)
+        return _written(workspace, folder, miner, found, embedded)
+
+    make_once(workspace, examples, make)
 
 
 def _miner(workspace: Workspace, rule: Mined) -> tuple[Miner, IntArray]:
@@ -209,10 +206,10 @@ def _miner(workspace: Workspace, rule: Mined) -> tuple[Miner, IntArray]:
     return Miner(queries, reader, query, asked, passage, rule, QUERY_TILE), embedded
 
 
-def _finish(
-    workspace: Workspace, examples: Examples, miner: Miner, found: IntArray, embedded: IntArray
-) -> None:
-    """Write the pairs that have enough negatives, with all that they hold."""
+def _written(
+    workspace: Workspace, folder: Path, miner: Miner, found: IntArray, embedded: IntArray
+) -> dict[str, Any]:
+    """Write the pairs that have enough negatives, with all that they hold; returns their manifest."""
     enough, candidates = (found >= 0).all(axis=1), miner.passages.ids
     if not enough.any():
         raise BadInput(
@@ -221,13 +218,12 @@ def _finish(
             "passages."
         )
     pairs = open_examples(workspace, miner.rule.pairs)
-    rows, folder = restrict(pairs, embedded[enough]), workspace.path(examples)
+    rows = restrict(pairs, embedded[enough])
     for name, array in {**rows.ids, **rows.values, COLUMN: candidates[found[enough]]}.items():
         write_array(folder / f"{name}.npy", array)
     without_vector = len(next(iter(pairs.ids.values()))) - len(embedded)
     dropped = {"without_vector": without_vector, "too_few_negatives": int((~enough).sum())}
-    mined = {"rows": int(enough.sum()), "dropped": dropped, "plan": canonical(examples)}
-    write_manifest(folder, {**rows.notes, **mined})
+    return {**rows.notes, "rows": int(enough.sum()), "dropped": dropped}
 
 
 def first_of_equal(texts: "Texts") -> IntArray:

@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from stillhouse.cluster.leases import making
-from stillhouse.core.artifacts import write_manifest
+from stillhouse.cluster.leases import make_once
 from stillhouse.core.console import say
 from stillhouse.core.errors import require
 from stillhouse.core.identity import fingerprint
@@ -74,24 +73,23 @@ def word_vectors(
         "further": further if published else 0,
     }
     words = WordTable("published" if published else "counted", fingerprint(signature))
-    folder = workspace.place(words)
-    with making(workspace, words):
-        if not workspace.finished(words):
-            counted = count_words(_texts(workspace, tables), limit=0 if published else MOST_WORDS)
-            if published:
-                written = write_vectors(source, folder, keep=set(counted), further=further, seed=seed)
-                shared = sum(word in counted for word in written)
-                say(
-                    f"  {len(written):,} word vectors of {Path(source).name} in {folder}: they cover "
-                    f"{shared:,} of the {len(counted):,} words of the texts, "
-                    f"{100 * _share(counted, written):.1f} % of their occurrences"
-                )
-            else:
-                write_vocabulary(counted, folder, dim=DIM, seed=seed)
-                say(f"  random vectors for the {len(counted):,} words of the texts in {folder}")
-            write_manifest(folder, {"source": source, "texts": signature["texts"]})
-            workspace.publish(words)
-    return resolve_model(str(folder))
+
+    def make(folder: Path) -> dict[str, Any]:
+        counted = count_words(_texts(workspace, tables), limit=0 if published else MOST_WORDS)
+        if published:
+            written = write_vectors(source, folder, keep=set(counted), further=further, seed=seed)
+            shared = sum(word in counted for word in written)
+            say(
+                f"  {len(written):,} word vectors of {Path(source).name} in {folder}: they cover "
+                f"{shared:,} of the {len(counted):,} words of the texts, "
+                f"{100 * _share(counted, written):.1f} % of their occurrences"
+            )
+        else:
+            write_vocabulary(counted, folder, dim=DIM, seed=seed)
+            say(f"  random vectors for the {len(counted):,} words of the texts in {folder}")
+        return {"source": source, "texts": signature["texts"]}
+
+    return resolve_model(str(make_once(workspace, words, make)))
 
 
 def _share(counted: Mapping[str, int], written: Iterable[str]) -> float:

@@ -1,17 +1,11 @@
 """Outputs of a model for examples, recorded once with their rows, for students that learn from them."""
 
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from stillhouse.cluster.leases import making
-from stillhouse.core.artifacts import (
-    Workspace,
-    remove_leftovers,
-    remove_unfinished,
-    write_array,
-    write_manifest,
-)
-from stillhouse.core.identity import canonical
+from stillhouse.cluster.leases import make_once
+from stillhouse.core.artifacts import Workspace, write_array
 from stillhouse.core.types import IntArray, ValueArray
 from stillhouse.corpora.tables import open_rows, open_texts, open_values
 from stillhouse.examples.resumable_parts import in_parts
@@ -72,26 +66,21 @@ def record(
         rows_at_once: Rows per part.
         progress: Called with the number of rows done and the total.
     """
-    if workspace.finished(examples):
-        return
-    folder = workspace.path(examples)
-    with making(workspace, examples):
-        if workspace.finished(examples):
-            return
-        remove_leftovers(folder)
+
+    def make(folder: Path) -> dict[str, Any]:
         rows, values = _source_arrays(workspace, examples.origin)
         count = len(next(iter(rows.values())))
 
-        def make(starts: list[int]) -> Iterator[tuple[int, ValueArray]]:
+        def parts(starts: list[int]) -> Iterator[tuple[int, ValueArray]]:
             predict = open_predictor(rows)
             return ((start, predict(slice(start, start + rows_at_once))) for start in starts)
 
-        outputs = in_parts(folder, count, rows_at_once, make, progress)
+        outputs = in_parts(folder, count, rows_at_once, parts, progress)
         for name, array in {**rows, **values, value: outputs}.items():
             write_array(folder / f"{name}.npy", array)
-        write_manifest(folder, {"rows": count, "plan": canonical(examples)})
-        workspace.publish(examples)
-        remove_unfinished(folder)
+        return {"rows": count}
+
+    make_once(workspace, examples, make)
 
 
 def _source_arrays(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from stillhouse.core.errors import require
 from stillhouse.core.type_casts import check_types
+from stillhouse.values.stage import Loop
 
 FRACTION_OF = ("all", "sentences", "labels")
 DISTIL, FINETUNE = 8192, 768
@@ -42,7 +43,7 @@ class Refit:
 
 
 @dataclass(frozen=True)
-class Budget:
+class Budget(Loop):
     """How long the stages of every trial are.
 
     Attributes:
@@ -54,21 +55,6 @@ class Budget:
             ``evaluations``; 0 takes those.
         patience: Evaluations without a better dev figure before a stage ends; 0 never ends it early.
         finetune_patience: The same for the fine-tuning stage; -1 takes ``patience``.
-        accumulate: Micro-batches per optimiser step. Losses that compare the texts of a batch then compare
-            those of a micro-batch.
-        average: Decay per optimiser step of the moving average of the weights, such as 0.99: the average is
-            measured, kept and exported instead of the weights; 0 keeps the weights themselves. After step t
-            it is at most (1 + t) / (10 + t).
-        soup: Number of best evaluated checkpoints of a stage whose weights are averaged at its end. The mean
-            is measured on dev, and kept if it is better than the best of them; 0 makes none.
-        batch_tokens: Tokens per optimiser step, padding included, instead of the method's number of texts; 0
-            counts texts. For losses in which each text counts by itself, as those of ``mse`` and ``leaf``.
-        length_window: Consecutive texts that are sorted by length and cut into batches, which are then
-            shuffled; 0 takes texts as they come. For the same losses.
-        shard_window: Shards of the teacher's vectors that are read together, for a store that is larger than
-            a node's disk: an epoch goes through the shards in a random order, that many at a time, and mixes
-            their texts. A node with a remote then holds at most twice as many shards instead of the store. 0
-            mixes all texts, and every node holds the store.
         fraction: Share of the training rows. A smaller share is part of a larger one; the budgets stay.
         fraction_of: Rows that ``fraction`` applies to: ``sentences`` (or translations, or claims), ``labels``
             (pairs, or a task's rows), or ``all``.
@@ -81,12 +67,6 @@ class Budget:
     every: int = 0
     patience: int = 0
     finetune_patience: int = -1
-    accumulate: int = 1
-    average: float = 0.0
-    soup: int = 0
-    batch_tokens: int = 0
-    length_window: int = 0
-    shard_window: int = 0
     fraction: float = 1.0
     fraction_of: str = "all"
     refit: Refit = field(default_factory=Refit)
@@ -104,9 +84,7 @@ class Budget:
             "budget.finetune_patience >= -1",
             finetune_patience=self.finetune_patience,
         )
-        require(self.accumulate >= 1, "budget.accumulate >= 1", accumulate=self.accumulate)
-        require(0 <= self.average < 1, "0 <= budget.average < 1", average=self.average)
-        require(self.soup == 0 or self.soup >= 2, "budget.soup >= 2, or 0", soup=self.soup)
+        self.check_loop("budget.")
         require(
             self.soup <= self.evaluations or self.every > 0,
             "budget.soup <= budget.evaluations",
@@ -114,9 +92,6 @@ class Budget:
             evaluations=self.evaluations,
             remedy="Raise --evaluations: only weights that are evaluated can be averaged.",
         )
-        require(self.batch_tokens >= 0, "budget.batch_tokens >= 0", batch_tokens=self.batch_tokens)
-        require(self.length_window >= 0, "budget.length_window >= 0", length_window=self.length_window)
-        require(self.shard_window >= 0, "budget.shard_window >= 0", shard_window=self.shard_window)
         require(0 < self.fraction <= 1, "0 < fraction <= 1", fraction=self.fraction)
         require(
             self.fraction_of in FRACTION_OF, f"fraction_of in {FRACTION_OF}", fraction_of=self.fraction_of

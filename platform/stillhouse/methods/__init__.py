@@ -108,11 +108,20 @@ def hyper_parameters(method: Method, values: dict[str, Any], preset: str = "pape
         raise BadInput(f"unknown preset {preset!r}. {nearest(preset, list(method.PRESETS))}")
     check_names(method, values)
     try:
-        return dataclasses.replace(method.PRESETS[preset], **without_weights(values))
+        named = without_weights(values).items()
+        given = {name: tuple(value) if isinstance(value, list) else value for name, value in named}
+        return dataclasses.replace(method.PRESETS[preset], **given)
     except TypeError as error:
         raise BadInput(
             f"a hyper-parameter's value must be of its type, but got {values!r}: {error}."
         ) from None
+
+
+def fields_of(method: Method) -> "list[dataclasses.Field[Any]]":
+    """A method's hyper-parameters, its own before those that it shares with other methods."""
+    classes = method.HyperParameters.__mro__
+    order = [name for each in classes for name in vars(each).get("__annotations__", {})]
+    return sorted(dataclasses.fields(method.HyperParameters), key=lambda field: order.index(field.name))
 
 
 def check_names(method: Method, names: Iterable[str]) -> None:
@@ -212,7 +221,7 @@ def presets(method: Method) -> list[PresetValue]:
     sources: dict[str, tuple[str, ...]] = getattr(method, "SOURCES", {})
     shown = distinct_presets(method)
     values = []
-    for field in dataclasses.fields(method.HyperParameters):
+    for field in fields_of(method):
         text, *code = sources.get(field.name, ("ours", "ours"))
         given = {name: getattr(hp, field.name) for name, hp in shown.items()}
         values.append(PresetValue(field.name, given, text, code[0] if code and "repo" in shown else ""))

@@ -24,9 +24,8 @@ from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.objectives.matching import PairCosines
 from stillhouse.recipes.labelled_tasks import (
+    Transfer,
     bilstm,
-    check_bilstm,
-    check_transfer,
     classified,
     transfer_rows,
     transferred,
@@ -50,56 +49,24 @@ FITS = ("logits", "cosines")
 
 
 @dataclass(frozen=True)
-class HyperParameters:
+class HyperParameters(Transfer):
     """What may be searched; defaults are those of SRA's student.
 
     Attributes:
         fits: Target of the student: the ``logits`` of the fine-tuned teacher, or the ``cosines`` of
             pairs from the published teacher; the latter ignores all values on logits, teacher and classifier.
-        kd_weight: Weight of the teacher's logits; the labels get the rest. 1 leaves the labels out; 0 trains
-            a plain BiLSTM without a teacher.
-        augment: Rows of the student's stage: ``none`` reads the task's, ``ts`` also the augmented ones.
-        teacher_learning_rate: Peak learning rate of the teacher's fine-tuning.
-        teacher_batch_size: Global batch size of the teacher's fine-tuning, cut to the budget.
-        teacher_budget: Examples of the teacher's fine-tuning; 0 uses the budget of the student's stage.
         learning_rate: Peak learning rate of the student.
         batch_size: Global batch size of the student, cut to the budget.
-        hidden: Units of the LSTM per direction.
-        pooling: How the states become H: ``max``, ``mean`` or ``last`` (which cannot be exported).
-        head_hidden: Units of the hidden layer of the student's classifier.
-        freeze_words: Leave the word vectors unchanged.
-        dropout: Dropout of the student and of its classifier.
-        optimizer: Optimiser of the student: ``adam`` or ``adamw``.
-        weight_decay: Weight decay, which ``adamw`` needs; decoupled for ``adamw``, an L2 term for ``adam``.
-        decay: Shape of the student's learning rate: ``constant``, ``linear`` or ``cosine``.
-        warmup: Fraction of the student's steps with a rising learning rate.
-        clip_norm: Maximum gradient norm; 0 disables clipping.
     """
 
     fits: str = "logits"
-    kd_weight: float = 1.0
-    augment: str = "none"
-    teacher_learning_rate: float = 3e-5
-    teacher_batch_size: int = 32
-    teacher_budget: int = 0
     learning_rate: float = 5e-4
     batch_size: int = 64
-    hidden: int = 512
-    pooling: str = "max"
-    head_hidden: int = 256
-    freeze_words: bool = False
-    dropout: float = 0.0
-    optimizer: str = "adam"
-    weight_decay: float = 0.0
-    decay: str = "constant"
-    warmup: float = 0.0
-    clip_norm: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check what is otherwise checked only when the student is built, which needs word vectors."""
+        """Check the ranges."""
+        super().__post_init__()
         require(self.fits in FITS, f"fits in {FITS}", fits=self.fits)
-        check_bilstm(self)
-        check_transfer(self)
 
 
 PRESETS = {"paper": HyperParameters(), "repo": HyperParameters()}

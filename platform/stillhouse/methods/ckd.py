@@ -29,9 +29,9 @@ from stillhouse.losses.memory import MemoryBank
 from stillhouse.objectives.contrasts import ContrastiveDistillation
 from stillhouse.recipes.stages import learnt_map, optimizer_of, student_of
 from stillhouse.recipes.two_stages import (
-    FINETUNING,
     FINETUNING_SOURCES,
     LEARNING_RATE_SOURCE,
+    Finetuned,
     by_size,
     check_bank,
     distilled,
@@ -49,7 +49,7 @@ needs = (Sentences, Pairs.optional)
 
 
 @dataclass(frozen=True)
-class HyperParameters:
+class HyperParameters(Finetuned):
     """What may be searched; defaults are those of section 4.2 for students of 14 M parameters.
 
     Attributes:
@@ -61,16 +61,7 @@ class HyperParameters:
         bias: Whether M, which exists only if the dimensions differ, has a bias; a kept M has none.
         keep_projection: Keep M (eq. 6) as the student's last layer instead of dropping it after the
             distillation; it is then there also if the dimensions agree.
-        finetune_learning_rate: Peak learning rate of the fine-tuning stage.
-        finetune_batch_size: Global batch size of the fine-tuning stage.
-        finetune_temperature: τ of eq. 7.
         finetune_learnable_scale: Train 1/τ of eq. 7 too.
-        layers: Layers of the base model that the student keeps; empty uses the setting's student.
-        optimizer: ``adam`` or ``adamw``, which needs a weight decay.
-        weight_decay: Weight decay; decoupled for ``adamw``, an L2 term for ``adam``.
-        warmup: Fraction of the steps with a rising learning rate.
-        decay: Shape of the learning rate after its warm-up: ``linear``, ``cosine`` or ``constant``.
-        clip_norm: Maximum gradient norm; 0 disables clipping.
     """
 
     learning_rate: float = 3e-4
@@ -80,20 +71,10 @@ class HyperParameters:
     bank_size: int = 65536
     bias: bool = False
     keep_projection: bool = False
-    finetune_learning_rate: float = FINETUNING.learning_rate
-    finetune_batch_size: int = FINETUNING.batch_size
-    finetune_temperature: float = FINETUNING.temperature
     finetune_learnable_scale: bool = False
-    layers: tuple[int, ...] = ()
-    optimizer: str = "adam"
-    weight_decay: float = 0.0
-    warmup: float = 0.1
-    decay: str = "linear"
-    clip_norm: float = 1.0
 
     def __post_init__(self) -> None:
         """Check the size of the bank."""
-        object.__setattr__(self, "layers", tuple(self.layers))
         check_bank(bank_size=self.bank_size, batch_size=self.batch_size)
 
 

@@ -22,8 +22,8 @@ from stillhouse.losses.memory import MemoryBank
 from stillhouse.objectives.contrasts import RepresentationContrast
 from stillhouse.recipes.stages import optimizer_of, student_of
 from stillhouse.recipes.two_stages import (
-    FINETUNING,
     FINETUNING_SOURCES,
+    Finetuned,
     check_bank,
     distilled,
     finetuned,
@@ -37,7 +37,7 @@ needs = (Sentences, Pairs.optional)
 
 
 @dataclass(frozen=True)
-class HyperParameters:
+class HyperParameters(Finetuned):
     """What may be searched.
 
     Attributes:
@@ -47,15 +47,6 @@ class HyperParameters:
         dim: Dimension of the space in which the critic compares.
         estimated: Whether the critic's constant Z is estimated from the first batch; otherwise Z = 1.
         bank_size: Number of teacher vectors kept as further negatives; 0 disables the bank.
-        finetune_learning_rate: Peak learning rate of the fine-tuning stage.
-        finetune_batch_size: Global batch size of the fine-tuning stage.
-        finetune_temperature: τ of the fine-tuning stage.
-        layers: Layers of the base model that the student keeps; empty uses the setting's student.
-        optimizer: ``adam`` or ``adamw``, which needs a weight decay.
-        weight_decay: Weight decay; decoupled for ``adamw``, an L2 term for ``adam``.
-        warmup: Fraction of the steps with a rising learning rate.
-        decay: Shape of the learning rate after its warm-up: ``linear``, ``cosine`` or ``constant``.
-        clip_norm: Maximum gradient norm; 0 disables clipping.
     """
 
     learning_rate: float = 1e-4
@@ -64,19 +55,9 @@ class HyperParameters:
     dim: int = 128
     estimated: bool = False
     bank_size: int = 16384
-    finetune_learning_rate: float = FINETUNING.learning_rate
-    finetune_batch_size: int = FINETUNING.batch_size
-    finetune_temperature: float = FINETUNING.temperature
-    layers: tuple[int, ...] = ()
-    optimizer: str = "adam"
-    weight_decay: float = 0.0
-    warmup: float = 0.1
-    decay: str = "linear"
-    clip_norm: float = 1.0
 
     def __post_init__(self) -> None:
         """Check the size of the bank."""
-        object.__setattr__(self, "layers", tuple(self.layers))
         check_bank(bank_size=self.bank_size, batch_size=self.batch_size)
 
 

@@ -42,7 +42,7 @@ from stillhouse.experiments.kinds.parallel import Parallel
 from stillhouse.losses.multilingual import MultilingualContrast, MultilingualCrossEntropy
 from stillhouse.losses.regression import MSE
 from stillhouse.objectives.parallel import ParallelContrast, ParallelRegression
-from stillhouse.recipes.stages import check_live, optimizer_of, require_transformer, stage_of
+from stillhouse.recipes.stages import Schedule, check_live, optimizer_of, require_transformer, stage_of
 from stillhouse.students.head import gives_unit_vectors
 from stillhouse.students.pooling import POOLER
 from stillhouse.students.recurrent import RecurrentStudent
@@ -65,7 +65,7 @@ CONTRASTS = ("teacher", "same", "ce", "none")
 
 
 @dataclass(frozen=True)
-class HyperParameters:
+class HyperParameters(Schedule):
     """What may be searched; defaults are those of §4.1 and Table 1.
 
     Attributes:
@@ -82,11 +82,6 @@ class HyperParameters:
         temperature: τ of ``ce``.
         recipe: ``multi``, ``single`` or ``predistilled``.
         contrast_factor: Budget of the last stage as a multiple of an earlier stage's.
-        optimizer: ``adam`` or ``adamw``.
-        weight_decay: Weight decay, which ``adamw`` needs; decoupled for ``adamw``, an L2 term for ``adam``.
-        warmup: Fraction of the steps with a rising learning rate.
-        decay: Shape of the learning rate after its warm-up: ``linear``, ``cosine`` or ``constant``.
-        clip_norm: Maximum gradient norm; 0 disables clipping.
     """
 
     learning_rate: float = 2e-5
@@ -103,9 +98,6 @@ class HyperParameters:
     contrast_factor: float = 3.0
     optimizer: str = "adamw"
     weight_decay: float = 0.01
-    warmup: float = 0.1
-    decay: str = "linear"
-    clip_norm: float = 1.0
 
     def __post_init__(self) -> None:
         """Check what no student or loss checks."""

@@ -20,7 +20,7 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.objectives.matching import ProjectedRegression
 from stillhouse.recipes.stages import optimizer_of, student_of
-from stillhouse.recipes.two_stages import FINETUNING, FINETUNING_SOURCES, distilled, finetuned
+from stillhouse.recipes.two_stages import FINETUNING_SOURCES, Finetuned, distilled, finetuned
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import Stage
 
@@ -33,7 +33,7 @@ needs = (Sentences, Pairs.optional)
 
 
 @dataclass(frozen=True)
-class HyperParameters:
+class HyperParameters(Finetuned):
     """What may be searched.
 
     Attributes:
@@ -42,34 +42,17 @@ class HyperParameters:
         dim: Dimension d' of the student's vectors.
         centred: Subtract the mean of the teacher's vectors before they are projected. P is fitted around
             the mean in both cases.
-        finetune_learning_rate: Peak learning rate of the fine-tuning stage.
-        finetune_batch_size: Global batch size of the fine-tuning stage.
-        finetune_temperature: τ of the fine-tuning stage.
-        layers: Layers of the base model that the student keeps; empty uses the setting's student.
-        optimizer: ``adam`` or ``adamw``, which needs a weight decay.
-        weight_decay: Weight decay; decoupled for ``adamw``, an L2 term for ``adam``.
-        warmup: Fraction of the steps with a rising learning rate.
-        decay: Shape of the learning rate after its warm-up: ``linear``, ``cosine`` or ``constant``.
-        clip_norm: Maximum gradient norm; 0 disables clipping.
     """
 
     learning_rate: float = 1e-4
     batch_size: int = 256
     dim: int = 128
     centred: bool = True
-    finetune_learning_rate: float = FINETUNING.learning_rate
-    finetune_batch_size: int = FINETUNING.batch_size
-    finetune_temperature: float = FINETUNING.temperature
-    layers: tuple[int, ...] = ()
     optimizer: str = "adamw"
     weight_decay: float = 0.01
-    warmup: float = 0.1
-    decay: str = "linear"
-    clip_norm: float = 1.0
 
     def __post_init__(self) -> None:
         """Check the dimension."""
-        object.__setattr__(self, "layers", tuple(self.layers))
         require(self.dim >= 1, "dim >= 1", dim=self.dim)
 
 

@@ -30,7 +30,7 @@ from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
 from stillhouse.losses.hsic import HSIC
 from stillhouse.objectives.information_bottleneck import InformationBottleneck, SupervisedBottleneck
-from stillhouse.recipes.stages import changed, learnt_map, optimizer_of, student_of
+from stillhouse.recipes.stages import Layered, changed, learnt_map, optimizer_of, student_of
 from stillhouse.recipes.two_stages import distilled, supervised
 from stillhouse.students.static import StaticStudent
 from stillhouse.values.data import Teacher
@@ -48,7 +48,7 @@ NEGATIVES = 8
 
 
 @dataclass(frozen=True)
-class HyperParameters:
+class HyperParameters(Layered):
     """What may be searched; defaults are those of Table 1 (STS) and §4.3.
 
     Attributes:
@@ -68,7 +68,6 @@ class HyperParameters:
         share_negatives: Compare an anchor also with the hard negatives of the others; eq. 10 has its own K.
         beta2: β₂ of eq. 9.
         projection: Dimension d' of eq. 11, which the fine-tuning adds; 0 leaves W_proj out.
-        layers: Layers of the base model that the student keeps; empty uses the setting's student.
         similarity: ``bilinear`` (sᵀWt/τ, eq. 5) or ``cosine`` (cos(Ws, t)/τ).
         keep_projection: Keep W (eq. 5), without a bias, as the student's last layer, whose vectors are
             compared with the teacher's by their cosine; otherwise W is dropped after the distillation. A
@@ -83,11 +82,6 @@ class HyperParameters:
         bandwidth: ``fixed`` (γ as given) or ``median`` (the median heuristic).
         estimator: ``biased_l2`` (1/l², eq. 6) or ``biased`` (1/(n−1)²).
         normalize_kernels: L2-normalise X and S before the kernels.
-        optimizer: ``adam`` or ``adamw``, which needs a weight decay.
-        weight_decay: Weight decay; decoupled for ``adamw``, an L2 term for ``adam``.
-        warmup: Fraction of the steps with a rising learning rate.
-        decay: Shape of the learning rate after its warm-up: ``linear``, ``cosine`` or ``constant``.
-        clip_norm: Maximum gradient norm; 0 disables clipping.
     """
 
     distil_learning_rate: float = 1e-4
@@ -105,7 +99,6 @@ class HyperParameters:
     share_negatives: bool = False
     beta2: float = 0.5
     projection: int = 0
-    layers: tuple[int, ...] = ()
     similarity: str = "bilinear"
     keep_projection: bool = False
     distil_input_layer: str = "embedding"
@@ -116,15 +109,9 @@ class HyperParameters:
     bandwidth: str = "fixed"
     estimator: str = "biased_l2"
     normalize_kernels: bool = True
-    optimizer: str = "adam"
-    weight_decay: float = 0.0
-    warmup: float = 0.1
-    decay: str = "linear"
-    clip_norm: float = 1.0
 
     def __post_init__(self) -> None:
         """Check what no loss or optimiser checks."""
-        object.__setattr__(self, "layers", tuple(self.layers))
         require(self.projection >= 0, "projection >= 0", projection=self.projection)
         require(self.distil_epochs >= 0, "distil_epochs >= 0", distil_epochs=self.distil_epochs)
         require(self.finetune_epochs >= 0, "finetune_epochs >= 0", finetune_epochs=self.finetune_epochs)

@@ -25,7 +25,7 @@ from stillhouse.core.errors import require
 from stillhouse.core.identity import spec
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.objectives.alignment import Alignment
-from stillhouse.recipes.stages import both_normalized, optimizer_of, student_of
+from stillhouse.recipes.stages import Layered, both_normalized, optimizer_of, student_of
 from stillhouse.recipes.two_stages import distilled
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import Stage
@@ -39,7 +39,7 @@ needs = (Sentences,)
 
 
 @dataclass(frozen=True)
-class HyperParameters:
+class HyperParameters(Layered):
     """What may be searched.
 
     Attributes:
@@ -50,12 +50,6 @@ class HyperParameters:
         cosine_weight: λ_c, of 1 − cos to the teacher's vector; 0 leaves it out. Where both sides have length
             1, the regression is twice this term.
         spread_weight: λ_g, of the spread-out regulariser on the student's vectors; 0 leaves it out.
-        layers: Layers of the base model that the student keeps; empty uses the setting's student.
-        optimizer: ``adam`` or ``adamw``, which needs a weight decay.
-        weight_decay: Weight decay; decoupled for ``adamw``, an L2 term for ``adam``.
-        warmup: Fraction of the steps with a rising learning rate.
-        decay: Shape of the learning rate after its warm-up: ``linear``, ``cosine`` or ``constant``.
-        clip_norm: Maximum gradient norm; 0 disables clipping.
     """
 
     learning_rate: float = 1e-4
@@ -64,16 +58,11 @@ class HyperParameters:
     relational_weight: float = 0.0
     cosine_weight: float = 0.0
     spread_weight: float = 0.0
-    layers: tuple[int, ...] = ()
     optimizer: str = "adamw"
     weight_decay: float = 0.01
-    warmup: float = 0.1
-    decay: str = "linear"
-    clip_norm: float = 1.0
 
     def __post_init__(self) -> None:
         """Check what no loss or optimiser checks."""
-        object.__setattr__(self, "layers", tuple(self.layers))
         require(self.epochs >= 0, "epochs >= 0", epochs=self.epochs)
 
 

@@ -29,9 +29,9 @@ from stillhouse.losses.regression import MSE
 from stillhouse.objectives.contrasts import MetaDistillation
 from stillhouse.recipes.stages import gives_unit_length, optimizer_of, student_of
 from stillhouse.recipes.two_stages import (
-    FINETUNING,
     FINETUNING_SOURCES,
     LEARNING_RATE_SOURCE,
+    Finetuned,
     by_size,
     distilled,
     finetuned,
@@ -52,7 +52,7 @@ TEXTS = ("labelled", "unlabelled")
 
 
 @dataclass(frozen=True)
-class HyperParameters:
+class HyperParameters(Finetuned):
     """What may be searched.
 
     Attributes:
@@ -64,15 +64,6 @@ class HyperParameters:
             ``unlabelled`` sentences, too, with a fixed head.
         head_budget: With unlabelled text, examples of the stage in which the head learns; 0 takes as many as
             the stage on the sentences has.
-        finetune_learning_rate: Peak learning rate of the fine-tuning stage.
-        finetune_batch_size: Global batch size of the fine-tuning stage.
-        finetune_temperature: τ of the fine-tuning stage.
-        layers: Layers of the base model that the student keeps; empty uses the setting's student.
-        optimizer: ``adam`` or ``adamw``, which needs a weight decay.
-        weight_decay: Weight decay; decoupled for ``adamw``, an L2 term for ``adam``.
-        warmup: Fraction of the steps with a rising learning rate.
-        decay: Shape of the learning rate after its warm-up: ``linear``, ``cosine`` or ``constant``.
-        clip_norm: Maximum gradient norm; 0 disables clipping.
     """
 
     learning_rate: float = 3e-4
@@ -81,21 +72,11 @@ class HyperParameters:
     beta: float = 1.0
     text: str = "labelled"
     head_budget: int = 0
-    finetune_learning_rate: float = FINETUNING.learning_rate
-    finetune_batch_size: int = FINETUNING.batch_size
-    finetune_temperature: float = FINETUNING.temperature
-    layers: tuple[int, ...] = ()
-    optimizer: str = "adam"
-    weight_decay: float = 0.0
-    warmup: float = 0.1
-    decay: str = "linear"
-    clip_norm: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check the ranges, and make the layers hashable: read from a file, they are a list."""
+        """Check the ranges."""
         require(self.text in TEXTS, f"text in {TEXTS}", text=self.text)
         require(self.head_budget >= 0, "head_budget >= 0", head_budget=self.head_budget)
-        object.__setattr__(self, "layers", tuple(self.layers))
 
 
 PRESETS = by_size(HyperParameters())

@@ -18,9 +18,9 @@ from stillhouse.losses.regression import MSE
 from stillhouse.objectives.matching import Regression
 from stillhouse.recipes.stages import both_normalized, learnt_map, optimizer_of, student_of
 from stillhouse.recipes.two_stages import (
-    FINETUNING,
     FINETUNING_SOURCES,
     LEARNING_RATE_SOURCE,
+    Finetuned,
     by_size,
     distilled,
     finetuned,
@@ -34,46 +34,24 @@ needs = (Sentences, Pairs.optional)
 
 
 @dataclass(frozen=True)
-class HyperParameters:
+class HyperParameters(Finetuned):
     """What may be searched.
 
     Attributes:
         learning_rate: Peak learning rate.
         batch_size: Global batch size.
-        finetune_learning_rate: Peak learning rate of the fine-tuning stage.
-        finetune_batch_size: Global batch size of the fine-tuning stage.
-        finetune_temperature: τ of the fine-tuning stage.
         bias: Whether M, which exists only if the dimensions differ, has a bias; a kept M has none.
         keep_projection: Keep M as the student's last layer instead of dropping it after the distillation, so
             that the student's vectors are in the teacher's space; it is then there also if the dimensions
             agree.
         finetune_learnable_scale: Train 1/τ in the fine-tuning stage too.
-        layers: Layers of the base model that the student keeps; empty uses the setting's student.
-        optimizer: ``adam`` or ``adamw``, which needs a weight decay.
-        weight_decay: Weight decay; decoupled for ``adamw``, an L2 term for ``adam``.
-        warmup: Fraction of the steps with a rising learning rate.
-        decay: Shape of the learning rate after its warm-up: ``linear``, ``cosine`` or ``constant``.
-        clip_norm: Maximum gradient norm; 0 disables clipping.
     """
 
     learning_rate: float = 3e-4
     batch_size: int = 512
-    finetune_learning_rate: float = FINETUNING.learning_rate
-    finetune_batch_size: int = FINETUNING.batch_size
-    finetune_temperature: float = FINETUNING.temperature
     bias: bool = False
     keep_projection: bool = False
     finetune_learnable_scale: bool = False
-    layers: tuple[int, ...] = ()
-    optimizer: str = "adam"
-    weight_decay: float = 0.0
-    warmup: float = 0.1
-    decay: str = "linear"
-    clip_norm: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Make the layers hashable: read from a file, they are a list."""
-        object.__setattr__(self, "layers", tuple(self.layers))
 
 
 PRESETS = {

@@ -33,9 +33,9 @@ from stillhouse.recipes.stages import (
     student_of,
 )
 from stillhouse.recipes.two_stages import (
-    FINETUNING,
     FINETUNING_SOURCES,
     LEARNING_RATE_SOURCE,
+    Finetuned,
     by_size,
     distilled,
     finetuned,
@@ -54,7 +54,7 @@ needs = (Sentences, Pairs.optional)
 
 
 @dataclass(frozen=True)
-class HyperParameters:
+class HyperParameters(Finetuned):
     """What may be searched.
 
     Attributes:
@@ -63,15 +63,6 @@ class HyperParameters:
         beta: Weight β of the term of the layers.
         match: ``skip`` (every k-th layer of the teacher) or ``last`` (its last layers).
         match_final: Match the student's last layer too; the paper leaves it to the output loss.
-        finetune_learning_rate: Peak learning rate of the fine-tuning stage.
-        finetune_batch_size: Global batch size of the fine-tuning stage.
-        finetune_temperature: τ of the fine-tuning stage.
-        layers: Layers of the base model that the student keeps; empty uses the setting's student.
-        optimizer: ``adam`` or ``adamw``, which needs a weight decay.
-        weight_decay: Weight decay; decoupled for ``adamw``, an L2 term for ``adam``.
-        warmup: Fraction of the steps with a rising learning rate.
-        decay: Shape of the learning rate after its warm-up: ``linear``, ``cosine`` or ``constant``.
-        clip_norm: Maximum gradient norm; 0 disables clipping.
     """
 
     learning_rate: float = 3e-4
@@ -79,19 +70,9 @@ class HyperParameters:
     beta: float = 0.1
     match: str = "skip"
     match_final: bool = False
-    finetune_learning_rate: float = FINETUNING.learning_rate
-    finetune_batch_size: int = FINETUNING.batch_size
-    finetune_temperature: float = FINETUNING.temperature
-    layers: tuple[int, ...] = ()
-    optimizer: str = "adam"
-    weight_decay: float = 0.0
-    warmup: float = 0.1
-    decay: str = "linear"
-    clip_norm: float = 1.0
 
     def __post_init__(self) -> None:
         """Check the weight."""
-        object.__setattr__(self, "layers", tuple(self.layers))
         require(self.beta >= 0, "beta >= 0", beta=self.beta)
 
 

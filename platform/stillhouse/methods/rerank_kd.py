@@ -36,6 +36,7 @@ from stillhouse.losses.contrastive import SupervisedInfoNCE
 from stillhouse.losses.softlabel import HardLabelCE, KLDivergence, MarginMSE, RelevanceBCE
 from stillhouse.objectives.reranking import SIMILARITIES, RelevantFirst, RerankedPairs
 from stillhouse.recipes.stages import (
+    Layered,
     gives_unit_length,
     optimizer_of,
     require_transformer,
@@ -64,7 +65,7 @@ BASELINE_RATES = (3e-5, 1e-4, 3e-4)
 
 
 @dataclass(frozen=True)
-class HyperParameters:
+class HyperParameters(Layered):
     """What may be searched.
 
     Attributes:
@@ -79,7 +80,6 @@ class HyperParameters:
         share_negatives: Whether InfoNCE compares a query with the hard negatives of the other queries, too.
         candidates: Candidates per query that the student learns from (C), its passage among them: the passage
             and the first C − 1 of its hard negatives; 0 takes all. The reranker scores all of them once.
-        layers: Layers of the base model that the student keeps; empty uses the setting's student.
         teacher_loss: Loss of a reranker that is trained here: ``ce`` over the candidates of a query, or
             ``bce`` of each pair.
         teacher_learning_rate: Peak learning rate of the reranker.
@@ -91,11 +91,6 @@ class HyperParameters:
             checkpoint.
         teacher_seed: Seed of the reranker, instead of the experiment's: students of several seeds learn from
             one reranker.
-        optimizer: ``adam`` or ``adamw``, which needs a weight decay.
-        weight_decay: Weight decay; decoupled for ``adamw``, an L2 term for ``adam``.
-        warmup: Fraction of the steps with a rising learning rate.
-        decay: Shape of the learning rate after its warm-up: ``linear``, ``cosine`` or ``constant``.
-        clip_norm: Maximum gradient norm; 0 disables clipping.
     """
 
     learning_rate: float = 7e-6
@@ -108,7 +103,6 @@ class HyperParameters:
     contrast_temperature: float = 0.05
     share_negatives: bool = True
     candidates: int = 0
-    layers: tuple[int, ...] = ()
     teacher_loss: str = "ce"
     teacher_learning_rate: float = 1e-4
     teacher_batch_size: int = 16
@@ -116,14 +110,11 @@ class HyperParameters:
     teacher_layers: tuple[int, ...] = ()
     teacher_held_out: float = 0.05
     teacher_seed: int = 0
-    optimizer: str = "adam"
-    weight_decay: float = 0.0
     warmup: float = 0.0
     decay: str = "constant"
-    clip_norm: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check what is otherwise checked only where it is used, and make the layers hashable."""
+        """Check what is otherwise checked only where it is used."""
         require(self.loss in LOSSES, f"loss in {LOSSES}", loss=self.loss)
         require(self.similarity in SIMILARITIES, f"similarity in {SIMILARITIES}", similarity=self.similarity)
         require(
@@ -142,8 +133,6 @@ class HyperParameters:
             "0 < teacher_held_out < 1",
             teacher_held_out=self.teacher_held_out,
         )
-        for name in ("layers", "teacher_layers"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
 
     @property
     def follows(self) -> bool:

@@ -40,7 +40,7 @@ from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.losses.pair_head import KINDS, Joiner
 from stillhouse.losses.softlabel import HardLabelCE, SoftAndHard, SoftLabelCE, SoftLabelMSE
 from stillhouse.objectives.ranking import JoinedCandidates, LabelledCandidates
-from stillhouse.recipes.stages import optimizer_of, stage_of
+from stillhouse.recipes.stages import Schedule, optimizer_of, stage_of
 from stillhouse.students.coattention import CoattentionScorer
 from stillhouse.students.cross_encoder import TransformerScorer
 from stillhouse.students.towers import POOLINGS, SeparateTowers, SimpleCNN, SimpleLSTM
@@ -63,7 +63,7 @@ TOWERS = ("tied", "separate")
 
 
 @dataclass(frozen=True)
-class HyperParameters:
+class HyperParameters(Schedule):
     """What may be searched; the soft loss, α and T are those of the best SimpleLSTM (Table 3).
 
     Attributes:
@@ -92,11 +92,6 @@ class HyperParameters:
         teacher_batch_size: Claims per step of the teacher.
         teacher_units: Units of the teacher's LSTMs per direction.
         teacher_budget: Claims that the teacher sees in total; 0 uses the student's budget.
-        optimizer: ``adam`` or ``adamw``.
-        weight_decay: Weight decay, which ``adamw`` needs; decoupled for ``adamw``, an L2 term for ``adam``.
-        decay: Shape of the learning rate after its warm-up: ``constant``, ``linear`` or ``cosine``.
-        warmup: Fraction of the steps with a rising learning rate.
-        clip_norm: Maximum gradient norm; 0 disables clipping.
     """
 
     learning_rate: float = 1e-3
@@ -120,11 +115,8 @@ class HyperParameters:
     teacher_batch_size: int = 16
     teacher_units: int = 256
     teacher_budget: int = 0
-    optimizer: str = "adam"
-    weight_decay: float = 0.0
     decay: str = "constant"
     warmup: float = 0.0
-    clip_norm: float = 1.0
 
     def __post_init__(self) -> None:
         """Check what is otherwise checked only when the student is built, which needs word vectors."""

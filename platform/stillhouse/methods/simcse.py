@@ -16,7 +16,7 @@ from stillhouse.core.identity import spec
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.losses.contrastive import SupervisedInfoNCE
 from stillhouse.objectives.information_bottleneck import SupervisedBottleneck
-from stillhouse.recipes.stages import optimizer_of, student_of
+from stillhouse.recipes.stages import Layered, optimizer_of, student_of
 from stillhouse.recipes.two_stages import supervised
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import Stage
@@ -27,34 +27,18 @@ needs = (Pairs,)
 
 
 @dataclass(frozen=True)
-class HyperParameters:
+class HyperParameters(Layered):
     """What may be searched.
 
     Attributes:
         learning_rate: Peak learning rate.
         batch_size: Global batch size.
         temperature: τ.
-        layers: Layers of the base model that the student keeps; empty uses the setting's student.
-        optimizer: ``adam`` or ``adamw``, which needs a weight decay.
-        weight_decay: Weight decay; decoupled for ``adamw``, an L2 term for ``adam``.
-        warmup: Fraction of the steps with a rising learning rate.
-        decay: Shape of the learning rate after its warm-up: ``linear``, ``cosine`` or ``constant``.
-        clip_norm: Maximum gradient norm; 0 disables clipping.
     """
 
     learning_rate: float = 5e-5
     batch_size: int = 512
     temperature: float = 0.05
-    layers: tuple[int, ...] = ()
-    optimizer: str = "adam"
-    weight_decay: float = 0.0
-    warmup: float = 0.1
-    decay: str = "linear"
-    clip_norm: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Make the layers hashable: read from a file, they are a list."""
-        object.__setattr__(self, "layers", tuple(self.layers))
 
 
 PRESETS = {"paper": HyperParameters(), "repo": replace(HyperParameters(), warmup=0.0)}

@@ -23,7 +23,7 @@ from stillhouse.core.identity import Spec
 from stillhouse.experiments.kinds.labelled_task import LabelledTask
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
-from stillhouse.recipes.labelled_tasks import approximated, bilstm, check_bilstm, classified
+from stillhouse.recipes.labelled_tasks import BiLSTM, approximated, bilstm, classified
 from stillhouse.recipes.stages import optimizer_of, require_transformer
 from stillhouse.values.data import Teacher
 from stillhouse.values.setting import Setting
@@ -40,7 +40,7 @@ BUDGET = {"distil": 262_144, "finetune": 32_768}
 
 
 @dataclass(frozen=True)
-class HyperParameters:
+class HyperParameters(BiLSTM):
     """What may be searched; defaults are those of section 4.3 where it prints one.
 
     Attributes:
@@ -48,36 +48,12 @@ class HyperParameters:
         distil_batch_size: Global batch size of the distillation stage, cut to the budget.
         finetune_learning_rate: Peak learning rate of the fine-tuning stage.
         finetune_batch_size: Global batch size of the fine-tuning stage, cut to the budget.
-        hidden: Units of the LSTM per direction.
-        pooling: How the states become H: ``max``, ``mean`` or ``last`` (which cannot be exported).
-        head_hidden: Units of the hidden layer of the classifier.
-        freeze_words: Leave the word vectors unchanged.
-        dropout: Dropout of the student and of the classifier.
-        optimizer: ``adam`` or ``adamw``.
-        weight_decay: Weight decay, which ``adamw`` needs; decoupled for ``adamw``, an L2 term for ``adam``.
-        decay: Shape of the learning rate after its warm-up: ``constant``, ``linear`` or ``cosine``.
-        warmup: Fraction of the steps with a rising learning rate.
-        clip_norm: Maximum gradient norm; 0 disables clipping.
     """
 
     distil_learning_rate: float = 1e-3
     distil_batch_size: int = 1024
     finetune_learning_rate: float = 5e-4
     finetune_batch_size: int = 64
-    hidden: int = 512
-    pooling: str = "max"
-    head_hidden: int = 256
-    freeze_words: bool = False
-    dropout: float = 0.0
-    optimizer: str = "adam"
-    weight_decay: float = 0.0
-    decay: str = "constant"
-    warmup: float = 0.0
-    clip_norm: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Check what is otherwise checked only when the student is built, which needs word vectors."""
-        check_bilstm(self)
 
 
 PRESETS = {"paper": HyperParameters(), "repo": HyperParameters()}

@@ -22,10 +22,9 @@ from stillhouse.experiments.kinds.labelled_task import LabelledTask
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.recipes.labelled_tasks import (
+    Transfer,
     approximated,
     bilstm,
-    check_bilstm,
-    check_transfer,
     classified,
     transferred,
 )
@@ -46,56 +45,20 @@ BUDGET = {"distil": 262_144, "finetune": 32_768}
 
 
 @dataclass(frozen=True)
-class HyperParameters:
+class HyperParameters(Transfer):
     """What may be searched; defaults are those of section 4.3 where it prints one.
 
     Attributes:
-        kd_weight: Weight of the teacher's logits; the labels get the rest. 1 leaves the labels out; 0 equals
-            `sra`.
-        augment: Rows of the last stage: ``none`` reads the task's, ``ts`` also the augmented ones.
-        teacher_learning_rate: Peak learning rate of the teacher's fine-tuning.
-        teacher_batch_size: Global batch size of the teacher's fine-tuning, cut to the budget.
-        teacher_budget: Examples of the teacher's fine-tuning; 0 uses the budget of the last stage.
         distil_learning_rate: Peak learning rate of the distillation stage.
         distil_batch_size: Global batch size of the distillation stage, cut to the budget.
         finetune_learning_rate: Peak learning rate of the fine-tuning stage.
         finetune_batch_size: Global batch size of the fine-tuning stage, cut to the budget.
-        hidden: Units of the LSTM per direction.
-        pooling: How the states become H: ``max``, ``mean`` or ``last`` (which cannot be exported).
-        head_hidden: Units of the hidden layer of the student's classifier.
-        freeze_words: Leave the word vectors unchanged.
-        dropout: Dropout of the student and of its classifier.
-        optimizer: Optimiser of the student: ``adam`` or ``adamw``.
-        weight_decay: Weight decay, which ``adamw`` needs; decoupled for ``adamw``, an L2 term for ``adam``.
-        decay: Shape of the student's learning rate: ``constant``, ``linear`` or ``cosine``.
-        warmup: Fraction of the student's steps with a rising learning rate.
-        clip_norm: Maximum gradient norm; 0 disables clipping.
     """
 
-    kd_weight: float = 1.0
-    augment: str = "none"
-    teacher_learning_rate: float = 3e-5
-    teacher_batch_size: int = 32
-    teacher_budget: int = 0
     distil_learning_rate: float = 1e-3
     distil_batch_size: int = 1024
     finetune_learning_rate: float = 5e-4
     finetune_batch_size: int = 64
-    hidden: int = 512
-    pooling: str = "max"
-    head_hidden: int = 256
-    freeze_words: bool = False
-    dropout: float = 0.0
-    optimizer: str = "adam"
-    weight_decay: float = 0.0
-    decay: str = "constant"
-    warmup: float = 0.0
-    clip_norm: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Check what is otherwise checked only when the student is built, which needs word vectors."""
-        check_bilstm(self)
-        check_transfer(self)
 
 
 PRESETS = {"paper": HyperParameters(), "repo": HyperParameters()}

@@ -1,6 +1,7 @@
 """Stages on a labelled task: a student with a classifier, a fine-tuned teacher, and its logits."""
 
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec, spec
@@ -8,7 +9,7 @@ from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.losses.heads import ClassificationHead, LabelsAndLogits
 from stillhouse.objectives.classified import Classified
 from stillhouse.objectives.matching import CosineApproximation
-from stillhouse.recipes.stages import stage_of
+from stillhouse.recipes.stages import Schedule, stage_of
 from stillhouse.recipes.two_stages import distilled
 from stillhouse.students.bilstm import POOLINGS, BiLSTMStudent
 from stillhouse.students.transformer import TransformerStudent
@@ -19,85 +20,66 @@ from stillhouse.values.stage import Optimizer, Stage
 AUGMENT = ("none", "ts")
 
 
-class BiLSTM(Protocol):
-    """The hyper-parameters of a method that trains a BiLSTM over word vectors."""
+@dataclass(frozen=True)
+class BiLSTM(Schedule):
+    """Hyper-parameters of a method that trains a BiLSTM over word vectors, as SRA does (section 4.3).
 
-    @property
-    def hidden(self) -> int:
-        """Units of the LSTM per direction."""
-        ...
-
-    @property
-    def pooling(self) -> str:
-        """How the states become a vector."""
-        ...
-
-    @property
-    def freeze_words(self) -> bool:
-        """Whether the word vectors are left as they are."""
-        ...
-
-    @property
-    def dropout(self) -> float:
-        """Dropout of the student and of its classifier."""
-        ...
-
-
-class Transfer(Protocol):
-    """The hyper-parameters of a method whose student learns from the logits of a fine-tuned teacher."""
-
-    @property
-    def kd_weight(self) -> float:
-        """Weight of the logits; with 0 there is no teacher."""
-        ...
-
-    @property
-    def augment(self) -> str:
-        """Rows of the student's stage: ``none`` or ``ts``."""
-        ...
-
-    @property
-    def teacher_learning_rate(self) -> float:
-        """Peak learning rate of the teacher."""
-        ...
-
-    @property
-    def teacher_batch_size(self) -> int:
-        """Global batch size of the teacher."""
-        ...
-
-    @property
-    def teacher_budget(self) -> int:
-        """Examples that the teacher sees; 0 takes the setting's budget for fine-tuning."""
-        ...
-
-
-def check_bilstm(values: BiLSTM) -> None:
-    """Check what is otherwise only checked when the student is built, which needs word vectors.
-
-    Raises:
-        BadInput: A value is out of range.
+    Attributes:
+        hidden: Units of the LSTM per direction.
+        pooling: How the states become H: ``max``, ``mean`` or ``last`` (which cannot be exported).
+        head_hidden: Units of the hidden layer of the student's classifier.
+        freeze_words: Leave the word vectors unchanged.
+        dropout: Dropout of the student and of its classifier.
     """
-    require(values.hidden >= 1, "hidden >= 1", hidden=values.hidden)
-    require(values.pooling in POOLINGS, f"pooling in {POOLINGS}", pooling=values.pooling)
-    require(0 <= values.dropout < 1, "0 <= dropout < 1", dropout=values.dropout)
+
+    hidden: int = 512
+    pooling: str = "max"
+    head_hidden: int = 256
+    freeze_words: bool = False
+    dropout: float = 0.0
+    warmup: float = 0.0
+    decay: str = "constant"
+
+    def __post_init__(self) -> None:
+        """Check what is otherwise checked only when the student is built, which needs word vectors."""
+        require(self.hidden >= 1, "hidden >= 1", hidden=self.hidden)
+        require(self.pooling in POOLINGS, f"pooling in {POOLINGS}", pooling=self.pooling)
+        require(0 <= self.dropout < 1, "0 <= dropout < 1", dropout=self.dropout)
 
 
-def check_transfer(values: Transfer) -> None:
-    """Refuse an impossible transfer of logits.
+@dataclass(frozen=True)
+class Transfer(BiLSTM):
+    """Hyper-parameters of a method whose student learns from the logits of a fine-tuned teacher.
 
-    Raises:
-        BadInput: A value is out of range.
+    The schedule is that of the student.
+
+    Attributes:
+        kd_weight: Weight of the teacher's logits; the labels get the rest. 1 leaves the labels out; 0 trains
+            without a teacher.
+        augment: Rows of the student's last stage: ``none`` reads the task's, ``ts`` also the augmented ones.
+        teacher_learning_rate: Peak learning rate of the teacher's fine-tuning.
+        teacher_batch_size: Global batch size of the teacher's fine-tuning, cut to the budget.
+        teacher_budget: Examples of the teacher's fine-tuning; 0 uses the budget of the student's last stage.
     """
-    require(0 <= values.kd_weight <= 1, "0 <= kd_weight <= 1", kd_weight=values.kd_weight)
-    require(values.augment in AUGMENT, f"augment in {AUGMENT}", augment=values.augment)
-    require(
-        values.kd_weight > 0 or values.augment == "none",
-        "kd_weight > 0 with augmented rows, which have no label",
-        kd_weight=values.kd_weight,
-        augment=values.augment,
-    )
-    require(values.teacher_budget >= 0, "teacher_budget >= 0", teacher_budget=values.teacher_budget)
+
+    kd_weight: float = 1.0
+    augment: str = "none"
+    teacher_learning_rate: float = 3e-5
+    teacher_batch_size: int = 32
+    teacher_budget: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the ranges, and that augmented rows, which have no label, have a teacher."""
+        super().__post_init__()
+        require(0 <= self.kd_weight <= 1, "0 <= kd_weight <= 1", kd_weight=self.kd_weight)
+        require(self.augment in AUGMENT, f"augment in {AUGMENT}", augment=self.augment)
+        require(
+            self.kd_weight > 0 or self.augment == "none",
+            "kd_weight > 0 with augmented rows, which have no label",
+            kd_weight=self.kd_weight,
+            augment=self.augment,
+        )
+        require(self.teacher_budget >= 0, "teacher_budget >= 0", teacher_budget=self.teacher_budget)
 
 
 def bilstm(setting: Setting, values: BiLSTM) -> Spec[BiLSTMStudent]:

@@ -2,8 +2,9 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec, arguments_of
@@ -69,33 +70,36 @@ def stage_of(
     )
 
 
-class Schedule(Protocol):
-    """The hyper-parameters of a method whose stages share an optimiser and its schedule."""
+@dataclass(frozen=True)
+class Schedule:
+    """Hyper-parameters of a method whose stages share an optimiser and its schedule.
 
-    @property
-    def optimizer(self) -> str:
-        """``adam`` or ``adamw``."""
-        ...
+    A method's own hyper-parameters derive from it, and state another default where the paper has one.
 
-    @property
-    def weight_decay(self) -> float:
-        """Weight decay of the optimiser."""
-        ...
+    Attributes:
+        optimizer: ``adam`` or ``adamw``, which needs a weight decay.
+        weight_decay: Weight decay; decoupled for ``adamw``, an L2 term for ``adam``.
+        warmup: Fraction of the steps with a rising learning rate.
+        decay: Shape of the learning rate after its warm-up: ``linear``, ``cosine`` or ``constant``.
+        clip_norm: Maximum gradient norm; 0 disables clipping.
+    """
 
-    @property
-    def warmup(self) -> float:
-        """Fraction of the steps with a rising learning rate."""
-        ...
+    optimizer: str = "adam"
+    weight_decay: float = 0.0
+    warmup: float = 0.1
+    decay: str = "linear"
+    clip_norm: float = 1.0
 
-    @property
-    def decay(self) -> str:
-        """Shape of the learning rate after its warm-up."""
-        ...
 
-    @property
-    def clip_norm(self) -> float:
-        """Maximum gradient norm; 0 disables clipping."""
-        ...
+@dataclass(frozen=True)
+class Layered(Schedule):
+    """Hyper-parameters of a method whose student may keep some layers of its base model.
+
+    Attributes:
+        layers: Layers of the base model that the student keeps; empty uses the setting's student.
+    """
+
+    layers: tuple[int, ...] = ()
 
 
 def optimizer_of(values: Schedule, learning_rate: float) -> Optimizer:

@@ -1,11 +1,11 @@
 """The two stages that most methods have: distillation on unlabelled text, fine-tuning on labelled text.
 
-`FINETUNING` is stage 2 of DistilCSE's tables. Every method that these tables or IBKD's compare has it, so
+`Finetuned` is stage 2 of DistilCSE's tables. Every method that these tables or IBKD's compare has it, so
 that a difference between two methods is one of their distillation.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
@@ -13,7 +13,7 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.contrastive import SupervisedInfoNCE
 from stillhouse.objectives.information_bottleneck import SupervisedBottleneck
-from stillhouse.recipes.stages import Schedule, optimizer_of, stage_of
+from stillhouse.recipes.stages import Layered, optimizer_of, stage_of
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import Live, Optimizer, Stage
 
@@ -21,21 +21,22 @@ H = TypeVar("H", bound=Any)
 
 
 @dataclass(frozen=True)
-class Finetuning:
-    """Stage 2 of DistilCSE (arXiv:2112.05638, section 4.2 and eq. 7).
+class Finetuned(Layered):
+    """Hyper-parameters of a method with stage 2 of DistilCSE (arXiv:2112.05638, section 4.2 and eq. 7).
 
     Attributes:
-        learning_rate: Peak learning rate for students of 14 M and 110 M parameters; see `BY_SIZE`.
-        batch_size: Global batch size.
-        temperature: τ of eq. 7. The paper does not print it; the code starts a learnable scale at 20.
+        finetune_learning_rate: Peak learning rate of the fine-tuning stage; the default is that of students
+            of 14 M and 110 M parameters, see `BY_SIZE`.
+        finetune_batch_size: Global batch size of the fine-tuning stage.
+        finetune_temperature: τ of eq. 7, which the paper does not print; the code starts a learnable scale
+            at 20.
     """
 
-    learning_rate: float = 5e-5
-    batch_size: int = 128
-    temperature: float = 0.05
+    finetune_learning_rate: float = 5e-5
+    finetune_batch_size: int = 128
+    finetune_temperature: float = 0.05
 
 
-FINETUNING = Finetuning()
 FINETUNING_SOURCES: dict[str, tuple[str, ...]] = {
     "finetune_learning_rate": (
         "DistilCSE section 4.2: 5e-5 for 110 M and 14 M, 1e-5 for 52 M",
@@ -63,25 +64,6 @@ def text_only(sources: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]
 def by_size(paper: H) -> dict[str, H]:
     """Return the presets of DistilCSE's three student sizes, made from that of 14 M."""
     return {"paper": paper, **{name: replace(paper, **values) for name, values in BY_SIZE.items()}}
-
-
-class Finetuned(Schedule, Protocol):
-    """The hyper-parameters of a method with DistilCSE's stage 2."""
-
-    @property
-    def finetune_learning_rate(self) -> float:
-        """Peak learning rate."""
-        ...
-
-    @property
-    def finetune_batch_size(self) -> int:
-        """Global batch size."""
-        ...
-
-    @property
-    def finetune_temperature(self) -> float:
-        """τ."""
-        ...
 
 
 def distilled(

@@ -21,7 +21,7 @@ from stillhouse.values.data import (
     weighted,
 )
 from stillhouse.values.kinds import Kind
-from stillhouse.values.stage import DevSuite
+from stillhouse.values.stage import DevSuite, Loop
 
 P = TypeVar("P")
 
@@ -141,7 +141,7 @@ class TaskData:
 
 
 @dataclass(frozen=True)
-class Setting:
+class Setting(Loop):
     """What all trials of an experiment share: everything but the hyper-parameters.
 
     Attributes:
@@ -156,13 +156,6 @@ class Setting:
         every: Optimiser steps between two dev evaluations, instead of ``evaluations``; 0 takes those.
         patience: Evaluations without a better dev figure before a stage ends; 0 never ends it early.
         finetune_patience: The same for the fine-tuning stage; -1 takes ``patience``.
-        accumulate: Micro-batches per optimiser step.
-        average: Decay per step of the moving average of the weights; 0 keeps the weights themselves.
-        soup: Number of best checkpoints of a stage whose mean is measured at its end; 0 makes none.
-        batch_tokens: Tokens per optimiser step, instead of a number of texts; 0 counts texts.
-        length_window: Consecutive texts among which batches of similar length are made; 0 makes none.
-        shard_window: Shards of the teacher's vectors whose texts are mixed (`training.sampler.ShardOrder`); 0
-            mixes all texts.
         max_length: Tokens per text for the student.
         autocast: ``float32`` or ``bfloat16``.
         seed: Seed of everything random in training.
@@ -181,12 +174,7 @@ class Setting:
     every: int = 0
     patience: int = 0
     finetune_patience: int = -1
-    accumulate: int = field(default=1, metadata={"identity": "unless_default"})
-    average: float = field(default=0.0, metadata={"identity": "unless_default"})
-    soup: int = field(default=0, metadata={"identity": "unless_default"})
-    batch_tokens: int = field(default=0, metadata={"identity": "unless_default"})
-    length_window: int = field(default=0, metadata={"identity": "unless_default"})
-    shard_window: int = field(default=0, metadata={"identity": "unless_default"})
+    accumulate: int = field(default=1, kw_only=True, metadata={"identity": "unless_default"})
     max_length: int = 128
     autocast: str = "float32"
     seed: int = 0
@@ -252,20 +240,15 @@ class Setting:
                 batches are of texts in any case: its loss compares them. It has few texts.
         """
         own = finetunes and self.finetune_patience >= 0
-        order = {
-            "batch_tokens": self.batch_tokens,
-            "length_window": self.length_window,
-            "shard_window": self.shard_window,
-        }
+        loop = self.loop()
+        if finetunes:
+            loop |= dict.fromkeys(("batch_tokens", "length_window", "shard_window"), 0)
         return {
             "max_length": self.max_length,
             "autocast": self.autocast,
             "seed": self.seed,
             "dev": self.dev,
             "patience": self.finetune_patience if own else self.patience,
-            "accumulate": self.accumulate,
-            "average": self.average,
-            "soup": self.soup,
             "prompts": self.prompts,
-            **({} if finetunes else order),
+            **loop,
         }

@@ -5,7 +5,7 @@ stores, the stage before it), so the last stage of a method is the whole plan.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 from stillhouse.core.errors import require
@@ -104,8 +104,54 @@ class Live(Named):
     reading: Reading | None = field(default=None, metadata={"identity": "unless_default"})
 
 
+@dataclass(frozen=True, kw_only=True)
+class Loop:
+    """How the training loop makes batches, and which weights it keeps.
+
+    Users state it in a budget, a `Setting` passes it on, and a `Stage` has it.
+
+    Attributes:
+        accumulate: Micro-batches per optimiser step. Losses that compare the texts of a batch then compare
+            those of a micro-batch.
+        average: Decay per optimiser step of the moving average of the weights, such as 0.99: the average is
+            measured, kept and exported instead of the weights; 0 keeps the weights themselves. After step t
+            it is at most (1 + t) / (10 + t).
+        soup: Number of best evaluated checkpoints of a stage whose weights are averaged at its end. The mean
+            is measured on dev, and kept if it is better than the best of them; 0 makes none.
+        batch_tokens: Tokens per optimiser step over all ranks, padding included, instead of a number of
+            texts; 0 counts texts. For losses in which each text counts by itself, as those of ``mse`` and
+            ``leaf``.
+        length_window: Consecutive texts that are sorted by length and cut into batches, which are then
+            shuffled; 0 takes texts as they come. For the same losses.
+        shard_window: Shards of the teacher's vectors that are read together, for a store that is larger than
+            a node's disk: an epoch goes through the shards in a random order, that many at a time, and mixes
+            their texts. A node with a remote then holds at most twice as many shards instead of the store. 0
+            mixes all texts, and every node holds the store.
+    """
+
+    accumulate: int = 1
+    average: float = field(default=0.0, metadata={"identity": "unless_default"})
+    soup: int = field(default=0, metadata={"identity": "unless_default"})
+    batch_tokens: int = field(default=0, metadata={"identity": "unless_default"})
+    length_window: int = field(default=0, metadata={"identity": "unless_default"})
+    shard_window: int = field(default=0, metadata={"identity": "unless_default"})
+
+    def check_loop(self, path: str = "") -> None:
+        """Check the ranges; ``path`` comes before a name in messages."""
+        require(self.accumulate >= 1, f"{path}accumulate >= 1", accumulate=self.accumulate)
+        require(0 <= self.average < 1, f"0 <= {path}average < 1", average=self.average)
+        require(self.soup == 0 or self.soup >= 2, f"{path}soup >= 2, or 0", soup=self.soup)
+        for name in ("batch_tokens", "length_window", "shard_window"):
+            value = getattr(self, name)
+            require(value >= 0, f"{path}{name} >= 0", **{name: value})
+
+    def loop(self) -> dict[str, Any]:
+        """Return these values by name."""
+        return {each.name: getattr(self, each.name) for each in fields(Loop)}
+
+
 @dataclass(frozen=True)
-class Stage(Named):
+class Stage(Loop, Named):
     """One training run.
 
     Attributes:
@@ -118,7 +164,6 @@ class Stage(Named):
         batch_size: Examples per step over all ranks: the global batch.
         optimizer: Optimiser, schedule and clipping.
         max_length: Maximum tokens per text for the student.
-        accumulate: Micro-batches per step. Terms that couple a batch then couple a micro-batch only.
         autocast: ``float32`` or ``bfloat16``.
         seed: Seed of the initial weights, the order of the examples and dropout.
         start_from: The stage whose student this stage continues to train.
@@ -128,15 +173,6 @@ class Stage(Named):
         patience: Evaluations without improvement before the stage ends; 0 disables early ending.
         prompts: What the student is given before every text, by role.
         keeps_objective: Whether the objective, too, starts from the weights of ``start_from``.
-        average: Decay per step of the moving average of the weights, which is then measured and kept instead
-            of them (`training.average`); 0 keeps the weights themselves.
-        soup: Number of best evaluated checkpoints whose mean is measured at the end, and kept if it is better
-            (`training.soup`); 0 makes none.
-        batch_tokens: Tokens per step over all ranks, padding included: a batch has as many texts as fit,
-            instead of ``batch_size``; 0 counts texts.
-        length_window: Consecutive texts among which batches of similar length are made; 0 makes none.
-        shard_window: Shards of the teacher's vectors whose texts are mixed (`training.sampler.ShardOrder`); 0
-            mixes all texts.
     """
 
     kind: ClassVar[str] = STAGES
@@ -150,7 +186,6 @@ class Stage(Named):
     batch_size: int
     optimizer: Optimizer
     max_length: int = 128
-    accumulate: int = 1
     autocast: str = "float32"
     seed: int = 0
     start_from: "Stage | None" = None
@@ -160,11 +195,6 @@ class Stage(Named):
     patience: int = 0
     prompts: Prompts = field(default=Prompts(), metadata={"identity": "unless_default"})
     keeps_objective: bool = field(default=False, metadata={"identity": "unless_default"})
-    average: float = field(default=0.0, metadata={"identity": "unless_default"})
-    soup: int = field(default=0, metadata={"identity": "unless_default"})
-    batch_tokens: int = field(default=0, metadata={"identity": "unless_default"})
-    length_window: int = field(default=0, metadata={"identity": "unless_default"})
-    shard_window: int = field(default=0, metadata={"identity": "unless_default"})
 
     def __post_init__(self) -> None:
         """Check the ranges, and that nothing of the test split steers training."""
@@ -177,9 +207,7 @@ class Stage(Named):
             remedy="Raise the stage's budget of examples (--distil-budget, --finetune-budget), or lower the "
             "batch.",
         )
-        require(self.accumulate >= 1, "accumulate >= 1", accumulate=self.accumulate)
-        require(0 <= self.average < 1, "0 <= average < 1", average=self.average)
-        require(self.soup == 0 or self.soup >= 2, "soup >= 2, or 0", soup=self.soup)
+        self.check_loop()
         self._check_lengths()
         require(
             self.batch_size % self.accumulate == 0,
@@ -207,9 +235,7 @@ class Stage(Named):
         )
 
     def _check_lengths(self) -> None:
-        """Check that batches by length, and windows of shards, hold what they must."""
-        require(self.length_window >= 0, "length_window >= 0", length_window=self.length_window)
-        require(self.shard_window >= 0, "shard_window >= 0", shard_window=self.shard_window)
+        """Check that batches by tokens hold what they must."""
         least = TEXTS_TOGETHER * self.max_length
         require(
             self.batch_tokens == 0 or self.batch_tokens >= least,

@@ -16,10 +16,8 @@ LEVELS = [
     {"values", "tracking", "cluster"},
     {"corpora", "losses", "students"},
     {"teachers", "evaluation", "objectives"},
-    {"examples"},
     {"training"},
     {"experiments"},
-    {"recipes"},
     {"methods"},
     {"preflight", "search"},
     {"reports"},
@@ -102,7 +100,7 @@ def test_few_rooms_know_kinds_of_data() -> None:
         for path in FILES
         if any(module.startswith(kinds) for module in imported(path))
     }
-    assert asking == {"experiments", "methods", "recipes", "preflight", "sweeps", "cli", "api"}
+    assert asking == {"experiments", "methods", "preflight", "sweeps", "cli", "api"}
 
 
 def late_imports(path: Path) -> set[str]:

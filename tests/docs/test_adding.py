@@ -153,7 +153,7 @@ MASK = """        if self.max_gap < 2:
 MINE = """
 import torch
 import numpy as np
-from stillhouse.examples.negative_selection import nearest
+from stillhouse.training.negative_selection import nearest
 from stillhouse.values.data import AllRows, Examples, Mined, Model, Store, TextTable
 from stillhouse.values.mining import Mining
 

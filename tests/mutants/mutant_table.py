@@ -100,8 +100,8 @@ MUTANTS: list[Mutant] = [
         ('if wanted == "dev" else ()', 'if wanted == "dev" else ("train",)', "the train split is measured"),
     ),
     *mistakes(
-        "examples/negative_selection.py",
-        "examples/test_mining.py",
+        "training/negative_selection.py",
+        "training/test_mining.py",
         (
             "cosine_QN[row[inside], column[inside] - start] = -torch.inf",
             "pass",

@@ -513,7 +513,7 @@ def lowest_cosine(first: FloatArray, second: FloatArray) -> float:
 
 def live(teacher: Model) -> StudentEncoder:
     """The teacher as it runs while a stage trains, as an encoder."""
-    from stillhouse.recipes.stages import check_live
+    from stillhouse.methods.stages import check_live
 
     check_live(teacher)
     student: Any = TransformerStudent(teacher, pooling="own", normalize=None)

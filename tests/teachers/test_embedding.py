@@ -21,7 +21,6 @@ from stillhouse.core.identity import spec
 from stillhouse.core.tokenizing import FastTokenizer, pad
 from stillhouse.core.types import IntArray, Tokens
 from stillhouse.corpora.tables import open_rows, open_texts, write_rows, write_texts
-from stillhouse.examples import mining
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.negatives import mine_negatives
 from stillhouse.students.transformer import TransformerStudent
@@ -30,6 +29,7 @@ from stillhouse.teachers import loading, runtimes, shards
 from stillhouse.teachers.embedding import build_store, resolve_compute
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store, verify_store
+from stillhouse.training import mining
 from stillhouse.values.data import AllRows, Examples, Mined, Model, Store
 from stillhouse.values.mining import Mining
 from stillhouse.values.stage import Optimizer, Stage

@@ -8,15 +8,15 @@ from stillhouse.core.console import Progress
 from stillhouse.core.errors import mistake_in
 from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.evaluation.search.indexes import check_index, parse_index
-from stillhouse.examples.mining import build_mined
+from stillhouse.training.mining import build_mined
 from stillhouse.values.data import Examples, Mined, TableStore, TextTable
 from stillhouse.values.mining import Mining
 
 if TYPE_CHECKING:
     from stillhouse.core.artifacts import Workspace
     from stillhouse.core.types import IntArray
-    from stillhouse.examples.mining import Miner
     from stillhouse.experiments.embedding import Embedding
+    from stillhouse.training.mining import Miner
 
 
 def with_negatives(

@@ -22,15 +22,15 @@ from stillhouse.core.identity import Spec, spec
 from stillhouse.experiments.kinds.labelled_task import LabelledTask
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
-from stillhouse.objectives.matching import PairCosines
-from stillhouse.recipes.labelled_tasks import (
+from stillhouse.methods.labelled_tasks import (
     Transfer,
     bilstm,
     classified,
     transfer_rows,
     transferred,
 )
-from stillhouse.recipes.stages import optimizer_of, require_transformer, stage_of
+from stillhouse.methods.stages import optimizer_of, require_transformer, stage_of
+from stillhouse.objectives.matching import PairCosines
 from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.head import own_head
 from stillhouse.values.data import Teacher

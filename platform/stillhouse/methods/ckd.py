@@ -26,9 +26,8 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.contrastive import InfoNCE
 from stillhouse.losses.memory import MemoryBank
-from stillhouse.objectives.contrasts import ContrastiveDistillation
-from stillhouse.recipes.stages import learnt_map, optimizer_of, student_of
-from stillhouse.recipes.two_stages import (
+from stillhouse.methods.stages import learnt_map, optimizer_of, student_of
+from stillhouse.methods.two_stages import (
     FINETUNING_SOURCES,
     LEARNING_RATE_SOURCE,
     Finetuned,
@@ -37,6 +36,7 @@ from stillhouse.recipes.two_stages import (
     distilled,
     finetuned,
 )
+from stillhouse.objectives.contrasts import ContrastiveDistillation
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import Stage
 

@@ -19,15 +19,15 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.crd import CRD
 from stillhouse.losses.memory import MemoryBank
-from stillhouse.objectives.contrasts import RepresentationContrast
-from stillhouse.recipes.stages import optimizer_of, student_of
-from stillhouse.recipes.two_stages import (
+from stillhouse.methods.stages import optimizer_of, student_of
+from stillhouse.methods.two_stages import (
     FINETUNING_SOURCES,
     Finetuned,
     check_bank,
     distilled,
     finetuned,
 )
+from stillhouse.objectives.contrasts import RepresentationContrast
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import Stage
 

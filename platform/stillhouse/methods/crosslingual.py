@@ -41,8 +41,8 @@ from stillhouse.core.roles import Reading
 from stillhouse.experiments.kinds.parallel import Parallel
 from stillhouse.losses.multilingual import MultilingualContrast, MultilingualCrossEntropy
 from stillhouse.losses.regression import MSE
+from stillhouse.methods.stages import Schedule, check_live, optimizer_of, require_transformer, stage_of
 from stillhouse.objectives.parallel import ParallelContrast, ParallelRegression
-from stillhouse.recipes.stages import Schedule, check_live, optimizer_of, require_transformer, stage_of
 from stillhouse.students.head import gives_unit_vectors
 from stillhouse.students.pooling import POOLER
 from stillhouse.students.recurrent import RecurrentStudent

@@ -18,9 +18,9 @@ from stillhouse.core.errors import require
 from stillhouse.core.identity import spec
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.methods.stages import optimizer_of, student_of
+from stillhouse.methods.two_stages import FINETUNING_SOURCES, Finetuned, distilled, finetuned
 from stillhouse.objectives.matching import ProjectedRegression
-from stillhouse.recipes.stages import optimizer_of, student_of
-from stillhouse.recipes.two_stages import FINETUNING_SOURCES, Finetuned, distilled, finetuned
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import Stage
 

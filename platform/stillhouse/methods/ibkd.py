@@ -29,9 +29,9 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
 from stillhouse.losses.hsic import HSIC
+from stillhouse.methods.stages import Layered, changed, learnt_map, optimizer_of, student_of
+from stillhouse.methods.two_stages import distilled, supervised
 from stillhouse.objectives.information_bottleneck import InformationBottleneck, SupervisedBottleneck
-from stillhouse.recipes.stages import Layered, changed, learnt_map, optimizer_of, student_of
-from stillhouse.recipes.two_stages import distilled, supervised
 from stillhouse.students.static import StaticStudent
 from stillhouse.values.data import Teacher
 from stillhouse.values.setting import Setting

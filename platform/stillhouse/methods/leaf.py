@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from stillhouse.core.errors import require
 from stillhouse.core.identity import spec
 from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.methods.stages import Layered, both_normalized, optimizer_of, student_of
+from stillhouse.methods.two_stages import distilled
 from stillhouse.objectives.alignment import Alignment
-from stillhouse.recipes.stages import Layered, both_normalized, optimizer_of, student_of
-from stillhouse.recipes.two_stages import distilled
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import Stage
 

@@ -26,9 +26,8 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.contrastive import SupervisedInfoNCE
 from stillhouse.losses.regression import MSE
-from stillhouse.objectives.contrasts import MetaDistillation
-from stillhouse.recipes.stages import gives_unit_length, optimizer_of, student_of
-from stillhouse.recipes.two_stages import (
+from stillhouse.methods.stages import gives_unit_length, optimizer_of, student_of
+from stillhouse.methods.two_stages import (
     FINETUNING_SOURCES,
     LEARNING_RATE_SOURCE,
     Finetuned,
@@ -38,6 +37,7 @@ from stillhouse.recipes.two_stages import (
     supervised,
     text_only,
 )
+from stillhouse.objectives.contrasts import MetaDistillation
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import Stage
 

@@ -15,9 +15,8 @@ from stillhouse.core.identity import spec
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.regression import MSE
-from stillhouse.objectives.matching import Regression
-from stillhouse.recipes.stages import both_normalized, learnt_map, optimizer_of, student_of
-from stillhouse.recipes.two_stages import (
+from stillhouse.methods.stages import both_normalized, learnt_map, optimizer_of, student_of
+from stillhouse.methods.two_stages import (
     FINETUNING_SOURCES,
     LEARNING_RATE_SOURCE,
     Finetuned,
@@ -25,6 +24,7 @@ from stillhouse.recipes.two_stages import (
     distilled,
     finetuned,
 )
+from stillhouse.objectives.matching import Regression
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import Stage
 

@@ -24,15 +24,14 @@ from stillhouse.core.identity import Spec, spec
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.pkd import layer_pairs
-from stillhouse.objectives.matching import PatientRegression
-from stillhouse.recipes.stages import (
+from stillhouse.methods.stages import (
     both_normalized,
     check_live,
     optimizer_of,
     require_transformer,
     student_of,
 )
-from stillhouse.recipes.two_stages import (
+from stillhouse.methods.two_stages import (
     FINETUNING_SOURCES,
     LEARNING_RATE_SOURCE,
     Finetuned,
@@ -41,6 +40,7 @@ from stillhouse.recipes.two_stages import (
     finetuned,
     text_only,
 )
+from stillhouse.objectives.matching import PatientRegression
 from stillhouse.students.backbone import layer_count
 from stillhouse.students.head import require_model
 from stillhouse.students.transformer import TransformerStudent

@@ -34,8 +34,7 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.scores import Scores
 from stillhouse.losses.contrastive import SupervisedInfoNCE
 from stillhouse.losses.softlabel import HardLabelCE, KLDivergence, MarginMSE, RelevanceBCE
-from stillhouse.objectives.reranking import SIMILARITIES, RelevantFirst, RerankedPairs
-from stillhouse.recipes.stages import (
+from stillhouse.methods.stages import (
     Layered,
     gives_unit_length,
     optimizer_of,
@@ -43,6 +42,7 @@ from stillhouse.recipes.stages import (
     stage_of,
     student_of,
 )
+from stillhouse.objectives.reranking import SIMILARITIES, RelevantFirst, RerankedPairs
 from stillhouse.students.reranker import PairReranker
 from stillhouse.values.data import Examples, Mined, Model, Sampled, Scored, fewer_negatives, sample
 from stillhouse.values.setting import ScoreData, Setting

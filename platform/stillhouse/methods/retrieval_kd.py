@@ -39,8 +39,8 @@ from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.losses.pair_head import KINDS, Joiner
 from stillhouse.losses.softlabel import HardLabelCE, SoftAndHard, SoftLabelCE, SoftLabelMSE
+from stillhouse.methods.stages import Schedule, optimizer_of, stage_of
 from stillhouse.objectives.ranking import JoinedCandidates, LabelledCandidates
-from stillhouse.recipes.stages import Schedule, optimizer_of, stage_of
 from stillhouse.students.coattention import CoattentionScorer
 from stillhouse.students.cross_encoder import TransformerScorer
 from stillhouse.students.towers import POOLINGS, SeparateTowers, SimpleCNN, SimpleLSTM

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from stillhouse.core.identity import spec
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.losses.contrastive import SupervisedInfoNCE
+from stillhouse.methods.stages import Layered, optimizer_of, student_of
+from stillhouse.methods.two_stages import supervised
 from stillhouse.objectives.information_bottleneck import SupervisedBottleneck
-from stillhouse.recipes.stages import Layered, optimizer_of, student_of
-from stillhouse.recipes.two_stages import supervised
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import Stage
 

@@ -23,8 +23,8 @@ from stillhouse.core.identity import Spec
 from stillhouse.experiments.kinds.labelled_task import LabelledTask
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
-from stillhouse.recipes.labelled_tasks import BiLSTM, approximated, bilstm, classified
-from stillhouse.recipes.stages import optimizer_of, require_transformer
+from stillhouse.methods.labelled_tasks import BiLSTM, approximated, bilstm, classified
+from stillhouse.methods.stages import optimizer_of, require_transformer
 from stillhouse.values.data import Teacher
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import Stage

@@ -21,14 +21,14 @@ from stillhouse.core.identity import Spec
 from stillhouse.experiments.kinds.labelled_task import LabelledTask
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
-from stillhouse.recipes.labelled_tasks import (
+from stillhouse.methods.labelled_tasks import (
     Transfer,
     approximated,
     bilstm,
     classified,
     transferred,
 )
-from stillhouse.recipes.stages import optimizer_of, require_transformer
+from stillhouse.methods.stages import optimizer_of, require_transformer
 from stillhouse.students.head import own_head
 from stillhouse.values.data import Teacher
 from stillhouse.values.setting import Setting

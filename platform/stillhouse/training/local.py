@@ -13,13 +13,13 @@ from stillhouse.core.identity import canonical
 from stillhouse.core.notes import STAGE_NOTE
 from stillhouse.corpora.tokens import build_tokens
 from stillhouse.evaluation.suites import run_suite
-from stillhouse.examples.mining import build_mined
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.loading import tokenizer_of
 from stillhouse.training.facts import write_facts
 from stillhouse.training.figures import start_figures
 from stillhouse.training.fit import OBJECTIVE, STUDENT, OnEvaluation, fit
 from stillhouse.training.held_out import held_out_tokens, open_held_out
+from stillhouse.training.mining import build_mined
 from stillhouse.training.pair_scores import build_scored
 from stillhouse.training.published_run import published_run
 from stillhouse.training.rank_sync import on_rank0

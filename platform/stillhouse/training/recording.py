@@ -8,8 +8,8 @@ from stillhouse.cluster.leases import make_once
 from stillhouse.core.artifacts import Workspace, write_array
 from stillhouse.core.types import IntArray, ValueArray
 from stillhouse.corpora.tables import open_rows, open_texts, open_values
-from stillhouse.examples.resumable_parts import in_parts
 from stillhouse.training.models import encoder_in
+from stillhouse.training.resumable_parts import in_parts
 from stillhouse.training.scorer import StudentScorer
 from stillhouse.values.data import Examples, Recorded
 

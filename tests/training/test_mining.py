@@ -15,14 +15,14 @@ from torch.nn import functional
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.tables import open_rows, open_texts, open_values, write_rows, write_texts
-from stillhouse.examples import mining
-from stillhouse.examples.mining import Miner, build_mined, first_of_equal
-from stillhouse.examples.negative_selection import known_positives, nearest
 from stillhouse.experiments.fields import fields
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.negatives import with_negatives
 from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.weights import resolve_model
+from stillhouse.training import mining
+from stillhouse.training.mining import Miner, build_mined, first_of_equal
+from stillhouse.training.negative_selection import known_positives, nearest
 from stillhouse.values.data import Examples, Given, Mined, Model, Store, TextTable
 from stillhouse.values.mining import Mining
 

@@ -12,8 +12,8 @@ from stillhouse.core.identity import Spec, spec
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.contrastive import SupervisedInfoNCE
+from stillhouse.methods.stages import Layered, optimizer_of, stage_of
 from stillhouse.objectives.information_bottleneck import SupervisedBottleneck
-from stillhouse.recipes.stages import Layered, optimizer_of, stage_of
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import Live, Optimizer, Stage
 

@@ -7,10 +7,10 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec, spec
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.losses.heads import ClassificationHead, LabelsAndLogits
+from stillhouse.methods.stages import Schedule, stage_of
+from stillhouse.methods.two_stages import distilled
 from stillhouse.objectives.classified import Classified
 from stillhouse.objectives.matching import CosineApproximation
-from stillhouse.recipes.stages import Schedule, stage_of
-from stillhouse.recipes.two_stages import distilled
 from stillhouse.students.bilstm import POOLINGS, BiLSTMStudent
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.values.data import Examples, Recorded

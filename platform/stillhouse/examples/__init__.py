@@ -1,1 +1,0 @@
-"""Rows of ids into text tables: hard negatives and how they are found."""

@@ -1,1 +1,0 @@
-"""Recipes: stages that several methods share."""

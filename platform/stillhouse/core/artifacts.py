@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import math
 import os
@@ -14,7 +13,7 @@ import time
 import tokenize
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stillhouse.core.cache import make_room, use
 from stillhouse.core.console import doing
@@ -39,6 +38,7 @@ from stillhouse.core.integrity import (
     sums_of,
 )
 from stillhouse.core.json_text import parse_json
+from stillhouse.core.locks import ALONE, SHARED, lock, lock_file
 from stillhouse.core.redaction import redacted_json
 from stillhouse.core.remotes import Remote
 
@@ -517,13 +517,12 @@ def locked(path: Path, *, wait: bool = True, held: str = "") -> Iterator[None]:
     Raises:
         BadInput: Another process holds the lock and ``wait`` is False.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        if not _flock(file, fcntl.LOCK_EX):
+    with lock_file(path) as file:
+        if not lock(file, ALONE):
             if not wait:
                 raise BadInput(held or f"{path} must be free, but another process holds it.")
             with doing(f"waiting for another command, which makes {path.parent.name}/{path.stem}"):
-                fcntl.flock(file, fcntl.LOCK_EX)
+                lock(file, ALONE, wait=True)
         _held[path] = threading.get_ident()
         try:
             yield
@@ -551,29 +550,19 @@ def shared(
     Raises:
         BadInput: Another process holds it for itself, and has not let go in time.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        if _flock(file, fcntl.LOCK_EX):
+    with lock_file(path) as file:
+        if lock(file, ALONE):
             first()
         deadline = time.monotonic() + seconds
-        while not _flock(file, fcntl.LOCK_SH):
+        while not lock(file, SHARED):
             if time.monotonic() > deadline:
                 raise BadInput(f"{path} must be free, but another process holds it for itself.")
             time.sleep(0.1)
         try:
             yield
         finally:
-            if _flock(file, fcntl.LOCK_EX):
+            if lock(file, ALONE):
                 last()
-
-
-def _flock(file: IO[str], kind: int) -> bool:
-    """Take a lock of a kind, or change to it, unless another process is in the way."""
-    try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def lock_of_file(path: Path) -> Path:

@@ -6,7 +6,6 @@ what the remote does not have.
 """
 
 import contextlib
-import fcntl
 import math
 import os
 import shutil
@@ -17,6 +16,7 @@ from typing import IO
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.integrity import MANIFEST
+from stillhouse.core.locks import ALONE, SHARED, lock, lock_file
 
 LIMIT = "STILLHOUSE_CACHE_GB"
 """Environment variable: gigabytes (10^9 bytes) of artifacts that a node keeps; unset or 0 for no limit."""
@@ -52,9 +52,8 @@ def use(folder: Path) -> None:
     marker = folder.with_name(f".{folder.name}{_USED}")
     with _guard:
         if marker not in _using:
-            marker.parent.mkdir(parents=True, exist_ok=True)
-            file = marker.open("a")
-            fcntl.flock(file, fcntl.LOCK_SH)
+            file = lock_file(marker)
+            lock(file, SHARED, wait=True)
             _using[marker] = file
         os.utime(marker)
 
@@ -103,12 +102,7 @@ def has_room(root: Path, size: int) -> bool:
 
 def _held_alone(path: Path, held: contextlib.ExitStack) -> bool:
     """Lock a file for the rest of a block; False if any process holds it, this one included."""
-    file = held.enter_context(path.open("a"))
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    except BlockingIOError:
-        return False
+    return lock(held.enter_context(lock_file(path)), ALONE)
 
 
 def _last_used(folder: Path) -> float:

@@ -1,16 +1,31 @@
 """A secret at every entrance, and none in anything that is printed or written."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from bad_inputs import TEXTS  # type: ignore[import-not-found]
 from loopback import Loopback, loopback, status  # type: ignore[import-not-found]
+from patience import STUCK_S  # type: ignore[import-not-found]
+from ray.tune.execution.class_cache import _ActorClassCache
+from small_experiment import sentences  # type: ignore[import-not-found]
 
 from stillhouse.cli.main import main
+from stillhouse.core.redaction import CREDENTIALS
+from stillhouse.search.tuner import keep_credentials_here
 
 SECRET = "hunter2hunter2"
 NOWHERE = "127.0.0.1:9"
+SPACE = """
+method: mse
+sentences: {count: 0, held_out: 60}
+budget: {distil: 64, evaluations: 1}
+search:
+  space: {batch_size: [8, 16]}
+"""
 SMALL = ["--local", "--set", "sentences.held_out=4"]
 
 
@@ -136,6 +151,37 @@ def test_a_secret_at_any_entrance_leaves_by_none(
         printed = capsys.readouterr()
         assert not leaks(tmp_path, printed.out + printed.err), entrance
     assert any(SECRET in str(headers) for _, headers in server.seen), "the endpoint itself has the key"
+
+
+def test_tune_copies_no_credential_into_what_ray_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has four variables of AWS in its list."""
+    for name in CREDENTIALS:
+        monkeypatch.setenv(name, SECRET)
+    keep_credentials_here()
+    assert SECRET not in str(_ActorClassCache().get(type("Trial", (), {}))._default_options)
+
+
+@pytest.mark.ray
+@pytest.mark.long
+def test_a_sweep_writes_no_secret_into_any_file_not_even_of_ray(
+    tmp_path: Path, tiny_model: Path, ray_folder: str
+) -> None:
+    """Every documented variable is set; the root, what is printed and Ray's session folder are searched."""
+    (tmp_path / "words.txt").write_text("\n".join(sentences(300)))
+    (tmp_path / "file.yaml").write_text(SPACE)
+    words = ["--space", "file.yaml", "--teacher", str(tiny_model), "--corpus", "words.txt", "--trials", "1"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "stillhouse.cli.main", "sweep", "mse", *words, "--root", "runs"],
+        cwd=tmp_path,
+        env={**os.environ, **dict.fromkeys(CREDENTIALS, SECRET), "RAY_TMPDIR": ray_folder},
+        capture_output=True,
+        text=True,
+        timeout=STUCK_S,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert list(Path(ray_folder).rglob("runtime_env_agent.log")), "Ray's logs are searched"
+    assert leaks(tmp_path, ran.stdout + ran.stderr) + leaks(Path(ray_folder), "") == []
 
 
 @pytest.mark.parametrize("verbose", [False, True])

@@ -119,6 +119,15 @@ def test_what_the_pods_name_is_defined() -> None:
         assert ("Service", host) in made, host
 
 
+def test_only_heads_reach_mlflow_and_the_studies() -> None:
+    services = {
+        each["spec"]["selector"]["app"] for each in manifests("tracking") if each["kind"] == "Service"
+    }
+    closed = [each["spec"] for each in manifests("tracking") if each["kind"] == "NetworkPolicy"]
+    assert {policy["podSelector"]["matchLabels"]["app"] for policy in closed} == services
+    assert all(policy["policyTypes"] == ["Ingress"] and policy["ingress"][0]["from"] for policy in closed)
+
+
 def test_the_job_is_a_command_that_the_sweep_takes() -> None:
     (job,) = manifests("rayjob")
     python, path, *arguments = shlex.split(job["spec"]["entrypoint"])
@@ -132,7 +141,7 @@ def test_mlflow_takes_its_flags() -> None:
     (server,) = (found for found in manifests("tracking") if found["kind"] == "Deployment")
     (container,) = server["spec"]["template"]["spec"]["containers"]
     program, command, *flags = container["command"] + container["args"]
-    assert program == "mlflow"
+    assert program == "mlflow" and "--app-name=basic-auth" in flags
     chosen = cli.commands[command].make_context(command, flags).params
     (port,) = (listed["containerPort"] for listed in container["ports"])
     assert chosen["port"] == port and f"stillhouse-mlflow:{port}" in chosen["allowed_hosts"]

@@ -4,6 +4,7 @@ import base64
 import json
 import logging
 import os
+import pickle
 import sys
 from pathlib import Path
 from urllib.parse import quote
@@ -13,7 +14,8 @@ import pytest
 from stillhouse.core.artifacts import write_json
 from stillhouse.core.console import diverted_chatter, log_failure, say, warn
 from stillhouse.core.errors import BadInput
-from stillhouse.core.redaction import redacted, redacted_json, remember, remembering
+from stillhouse.core.redaction import CREDENTIALS, redacted, redacted_json, remember, remembering
+from stillhouse.core.remotes import Remote
 from stillhouse.tracking.journal import Journal
 from stillhouse.tracking.location import tracking_uri
 
@@ -73,6 +75,41 @@ def test_secrets_of_the_environment_are_hidden_wherever_they_appear(monkeypatch:
     monkeypatch.setenv("PWD", "/somewhere")
     assert redacted("401 for ann:open/sesame (swordfish)") == "401 for *** (***)"
     assert redacted("/somewhere") == "/somewhere"
+
+
+@pytest.mark.parametrize(
+    "name", [*CREDENTIALS, "MINIO_SECRET_KEY", "DB_PASS", "MYSQL_PWD", "GITHUB_PAT", "VAULT_PASSPHRASE"]
+)
+def test_every_variable_that_a_client_reads_a_credential_from_is_hidden(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = "AccountName=ann;AccountKey=Hunter2hunter2=;EndpointSuffix=x"
+    monkeypatch.setenv(name, value)
+    assert redacted(f"no access with {value}") == "no access with ***"
+    assert "STRING" not in name or redacted("the key Hunter2hunter2= is wrong") == "the key *** is wrong"
+    page = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+    assert name not in CREDENTIALS or f"`{name}`" in page
+
+
+def test_a_process_that_is_given_a_remote_hides_its_keys_too() -> None:
+    with remembering([]):
+        given = pickle.dumps(Remote("s3://AKIA12345678:geheim/12@bucket"))
+    with remembering([]):
+        assert redacted("AccessDenied for AKIA12345678:geheim/12") != "AccessDenied for ***"
+        assert pickle.loads(given).url.startswith("s3://")
+        assert redacted("AccessDenied for AKIA12345678:geheim/12") == "AccessDenied for ***"
+
+
+def test_lines_that_others_append_while_a_log_is_redacted_stay(tmp_path: Path) -> None:
+    with diverted_chatter(tmp_path, verbose=False):
+        (log,) = tmp_path.iterdir()
+        other = log.open("ab", buffering=0)
+        os.write(2, b"reached http://ann:hunter2@host/x\nand went on\n")
+        other.write(b"another process")
+    other.write(b" goes on\n")
+    other.close()
+    lines = [line.rstrip() for line in log.read_text().splitlines()]
+    assert lines == ["reached http://***@host/x", "and went on", "another process goes on"]
 
 
 @pytest.mark.parametrize("password", ["a'hunter2", "hunter2 hunter2", 'x"hunter2', "<hunter2>", "a|hunter2`"])
@@ -138,7 +175,7 @@ def test_every_way_out_hides_them(
     printed = capsys.readouterr()
     written = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
     assert sum("***" in text for text in written) >= 4
-    assert sum(text.count(" reached http://***@host/x?token=***\n") for text in written) == 3
+    assert sum(text.count(" reached http://***@host/x?token=***") for text in written) == 3
     for text in (printed.out, printed.err, *written):
         assert "ter2" not in text and "geheim" not in text
 

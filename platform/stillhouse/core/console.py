@@ -204,11 +204,13 @@ class _RedactedFile(io.TextIOWrapper):
         super().close()
         with contextlib.suppress(OSError), self._path.open("r+b") as file:
             file.seek(self._begin)
-            written = file.read().decode("utf-8", "surrogateescape")
-            if (hidden := redacted(written)) != written:
-                file.seek(self._begin)
-                file.truncate()
-                file.write(hidden.encode("utf-8", "surrogateescape"))
+            for line in file.readlines():
+                hidden = redacted(line.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+                if hidden != line:
+                    # In its place: processes of Ray, which inherited the descriptor, may still append.
+                    file.seek(self._begin)
+                    file.write(hidden.rstrip(b"\n").ljust(len(line) - 1)[: len(line) - 1] + line[-1:])
+                self._begin += len(line)
 
 
 def say(line: str = "") -> None:

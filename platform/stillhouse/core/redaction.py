@@ -15,8 +15,8 @@ from urllib.parse import quote, quote_plus, unquote
 HIDDEN = "***"
 
 _WORDS = (
-    "token(?!iz)|secret|passw|passphr|pwd|jwt|bearer|api_?key|access_?key|key_?id|signature|credential|auth|"
-    "session|sas"
+    "token(?!iz)|secret|passw|passphr|pwd|jwt|bearer|api_?key|access_?key|account_?key|key_?id|signature|"
+    "credential|auth|session|sas"
 )
 _NAME = rf"(?:[\w.-]*(?:{_WORDS})[\w.-]*|key|sig|code|pass|pat)"
 _PARAMETER = re.compile(rf"([?&;#]{_NAME}=)([^&\s'\"<>#;]*)", re.IGNORECASE)
@@ -31,8 +31,30 @@ _HEADER = re.compile(
     r"(?:(digest )[^\r\n]+|((?:bearer |basic |token |apikey )?)[^\s'\",]+)",
     re.IGNORECASE,
 )
+CREDENTIALS = {
+    "STILLHOUSE_API_KEY": "key of an endpoint; `teacher.requests.key_variable` names another variable",
+    "MLFLOW_TRACKING_PASSWORD": "password of an MLflow server",
+    "MLFLOW_TRACKING_TOKEN": "token of an MLflow server",
+    "DATABRICKS_TOKEN": "token of MLflow on Databricks",
+    "PGPASSWORD": "password of the Postgres of a sweep's study",
+    "AWS_ACCESS_KEY_ID": "S3",
+    "AWS_SECRET_ACCESS_KEY": "S3",
+    "AWS_SESSION_TOKEN": "S3, with temporary keys",
+    "AWS_SECURITY_TOKEN": "S3, an older name of the same",
+    "AZURE_STORAGE_KEY": "Azure storage",
+    "AZURE_STORAGE_ACCOUNT_KEY": "Azure storage, another name of the same",
+    "AZURE_STORAGE_CONNECTION_STRING": "Azure storage, as MLflow's client reads it",
+    "AZURE_STORAGE_SAS_TOKEN": "Azure storage, as MLflow's client reads it",
+    "AZURE_CLIENT_SECRET": "Azure, for an application",
+    "HF_TOKEN": "the Hugging Face hub",
+    "HUGGING_FACE_HUB_TOKEN": "the Hugging Face hub, an older name of the same",
+    "RAY_AUTH_TOKEN": "a Ray cluster",
+}
+"""Every environment variable that we or our clients read a credential from, and whose it is."""
 _VARIABLE = re.compile(
-    r"(PASSWORD|PASSWD|SECRET|TOKEN|CREDENTIALS?|API_?KEY|ACCESS_KEY(_ID)?|PRIVATE_KEY)$", re.IGNORECASE
+    r"(PASSWORD|PASSWD|PASSPHRASE|_PWD|(^|_)PASS|(^|_)PAT|SECRET|TOKEN|CREDENTIALS?|CONNECTION_STRING|"
+    r"(API|ACCESS|ACCOUNT|STORAGE|SECRET|PRIVATE)_?KEY(_ID)?)$",
+    re.IGNORECASE,
 )
 _LEAST = 6
 """Characters of the shortest secret that is looked for by its value: shorter ones occur in ordinary words."""
@@ -44,7 +66,7 @@ _remembered: set[str] = set()
 
 def names_secret(variable: str) -> bool:
     """Whether the value of an environment variable of this name is hidden wherever it appears."""
-    return variable.isidentifier() and _VARIABLE.search(variable) is not None
+    return variable in CREDENTIALS or _VARIABLE.search(variable) is not None
 
 
 def redacted(text: str) -> str:
@@ -123,8 +145,8 @@ def _known_secrets() -> list[str]:
     """Return the secrets in the environment and those that are remembered, the longest first."""
     found = set(_remembered)
     for name, value in os.environ.items():
-        if len(value) >= _LEAST and _VARIABLE.search(name) and not value.startswith("/"):  # a path
-            found.add(value)
+        if len(value) >= _LEAST and names_secret(name) and not value.startswith("/"):  # a path
+            found |= {value, *(parameter[2] for parameter in _PARAMETER.finditer(value))}
         if "://" in value:
             found |= _secrets_of_url(value)
     return sorted({form for secret in found for form in _forms(secret)}, key=len, reverse=True)
@@ -157,7 +179,7 @@ def _secrets_of_urls(text: str) -> set[str]:
 @functools.lru_cache(maxsize=256)
 def _forms(secret: str) -> frozenset[str]:
     """Return a secret as libraries write it: as it is, decoded, URL-encoded, and as a part of base64."""
-    plain = {secret, unquote(secret)}
+    plain = {secret, unquote(secret), *secret.splitlines()}
     found = plain | {encode(each) for each in plain for encode in (quote, quote_plus, _quote_all)}
     for each in plain:
         data = each.encode("utf-8", "surrogateescape")

@@ -90,6 +90,14 @@ class Remote:
 
     url: str
 
+    def __post_init__(self) -> None:
+        """Hide the secrets of the address in what this process prints."""
+        remember(self.url)
+
+    def __reduce__(self) -> tuple[type["Remote"], tuple[str]]:
+        """Make it anew in the process that unpickles it, which hides the secrets too."""
+        return Remote, (self.url,)
+
     def __str__(self) -> str:
         """The address without its secrets."""
         return redacted(self.url)

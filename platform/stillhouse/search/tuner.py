@@ -9,12 +9,14 @@ from typing import Any
 
 from ray import tune
 from ray.tune import Callback
+from ray.tune.execution import class_cache
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
 from stillhouse.cluster.slots import Slots
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say, tell
 from stillhouse.core.errors import BadInput
+from stillhouse.core.redaction import names_secret
 from stillhouse.evaluation.cost import latency_ms
 from stillhouse.search.observer import Observer
 from stillhouse.search.options import LATENCY, SIZE, SweepOptions
@@ -120,6 +122,7 @@ def _tune(
     published: PublishedSweep,
 ) -> None:
     scratch = folder / "tune"
+    keep_credentials_here()
     # Tune lets one trial of a searcher wait for resources, and so a cluster grow by one node at a time.
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(slots())
     shutil.rmtree(scratch, ignore_errors=True)
@@ -146,6 +149,15 @@ def _tune(
     )
     tuner.fit()
     shutil.rmtree(scratch, ignore_errors=True)
+
+
+def keep_credentials_here() -> None:
+    """Let Tune copy no credential into the environment of trials, which Ray logs for everyone to read.
+
+    Local processes inherit the keys of this one; the nodes of a cluster have their own.
+    """
+    copied = class_cache.ENV_VARS_TO_PROPAGATE
+    copied.difference_update([name for name in copied if names_secret(name)])
 
 
 def _searcher(

@@ -146,7 +146,7 @@ class Requests:
             encoding=self.encoding,
         )
         require(
-            names_secret(self.key_variable),
+            self.key_variable.isidentifier() and names_secret(self.key_variable),
             "teacher.requests.key_variable must be the name of an environment variable, one that says secret",
             remedy="Such as STILLHOUSE_API_KEY: the values of such variables are hidden in all output.",
         )

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -48,19 +49,26 @@ def test_workers_receive_the_package_and_our_environment_variables(monkeypatch: 
     assert (Path(environment["py_modules"][0]) / "cli/main.py").exists()
 
 
-def test_a_busy_machine_gets_another_attempt(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_busy_machine_gets_another_attempt_also_without_ps(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     outcomes = iter([Exception("The current node timed out during startup. This could happen"), None])
 
     def start() -> None:
         outcome = next(outcomes)
         if outcome is not None:
-            started.append(subprocess.Popen(["sleep", "60"]))
+            for name in ("ray::raylet", "sleep"):
+                started.append(subprocess.Popen([name, "60"], executable=sleep))
             raise outcome
 
     started: list[subprocess.Popen[bytes]] = []
+    sleep = shutil.which("sleep")
+    monkeypatch.setenv("PATH", "/nowhere")
     cluster._start_local(start)
     assert "the machine is busy" in capsys.readouterr().err
-    assert started[0].wait(10) == -signal.SIGKILL, "what the failed attempt started has ended"
+    assert started[0].wait(10) == -signal.SIGKILL, "what Ray started has ended"
+    assert started[1].poll() is None, "what others started has not"
+    started[1].kill()
 
 
 def test_a_machine_that_stays_busy_is_named_and_other_errors_are_not_retried() -> None:

@@ -3,8 +3,6 @@
 import contextlib
 import json
 import os
-import signal
-import subprocess
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -17,7 +15,7 @@ from stillhouse.core.artifacts import locked
 from stillhouse.core.console import private_variables, warn
 from stillhouse.core.errors import BadInput, Hindered, require
 from stillhouse.core.integrity import VERIFY
-from stillhouse.core.machine import ranks_on_loopback, variables_set
+from stillhouse.core.machine import cores, ranks_on_loopback, variables_set
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _FOR_WORKERS = ("TUNE_FUNCTION_THREAD_TIMEOUT_S", "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S")
@@ -76,17 +74,14 @@ def _start_local(start: Callable[[], object], *, attempts: int = 3) -> None:
         Hindered: It did not start in any attempt.
     """
     for attempt in range(1, attempts + 1):
-        before = _children()
         try:
             start()
             return
         except Exception as error:
             if _TOO_SLOW not in str(error):
                 raise
-        for left_behind in _children() - before:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(left_behind, signal.SIGKILL)
-        load = f"a load of {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+        _end_left_behind()
+        load = f"a load of {os.getloadavg()[0]:.1f} on {cores():.3g} cores"
         if attempt < attempts:
             warn(f"Ray did not start in time: the machine is busy ({load}). Trying once more.")
     raise Hindered(
@@ -113,16 +108,21 @@ def _on_loopback() -> Iterator[None]:
         ray_constants.ENABLE_RAY_CLUSTER = enabled
 
 
-def _children() -> set[int]:
-    """Ids of the processes that this process has started."""
-    table = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
-    pairs = (line.split() for line in table.splitlines())
-    return {int(pid) for pid, parent in pairs if int(parent) == os.getpid()}
+def _end_left_behind() -> None:
+    """End what Ray has started below this process; other children stay."""
+    import ray  # whose folder has psutil
+    from psutil import Error, Process
+
+    program = str(Path(ray.__file__).parent)
+    for child in Process().children(recursive=True):
+        with contextlib.suppress(Error):
+            if any(word.startswith(("ray::", program)) for word in child.cmdline()):
+                child.kill()
 
 
 def joins(address: str | None) -> bool:
     """Whether a command joins an existing cluster instead of starting a local one."""
-    return address is not None or "RAY_ADDRESS" in os.environ
+    return address is not None or bool(os.environ.get("RAY_ADDRESS"))
 
 
 def _share_code() -> None:

@@ -97,7 +97,8 @@ def test_a_bad_command_line_is_refused_in_words(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(inputs)
-    monkeypatch.setattr("os.cpu_count", lambda: 1)  # Threads that wait for a busy core would count.
+    # Threads that wait for a busy core would count.
+    monkeypatch.setattr("stillhouse.experiments.preparation.cores", lambda: 1)
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.setattr(sys, "path", sys.path[:])
     root = tmp_path / "runs"

@@ -1,6 +1,7 @@
 """Compute devices: the requested one, or the best that this machine has."""
 
 from stillhouse.core.errors import require
+from stillhouse.core.machine import cores
 
 
 def resolve_device(device: str) -> str:
@@ -8,6 +9,14 @@ def resolve_device(device: str) -> str:
     if device != "auto":
         return device
     return next(kind for kind in ("cuda", "mps", "cpu") if has_device(kind))
+
+
+def heed_quota() -> None:
+    """Let torch have no more threads than this process has cores: it knows no quotas of containers."""
+    import torch
+
+    if cores() < torch.get_num_threads():
+        torch.set_num_threads(cores())
 
 
 def require_device(device: str) -> None:

@@ -1,7 +1,6 @@
 """From an experiment to a `Setting`: its data is read, embedded by the teacher once, and mined."""
 
 import dataclasses
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +12,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import Progress, say
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import Spec, canonical, fingerprint
+from stillhouse.core.machine import cores
 from stillhouse.core.notes import has_note, publish_notes, write_note
 from stillhouse.core.roles import PLAIN
 from stillhouse.corpora.barrier import Barrier
@@ -446,7 +446,7 @@ def _actors(embedding: Embedding) -> int:
 
 
 def _threads(embedding: Embedding) -> int:
-    return (os.cpu_count() or 1) if embedding.local else embedding.threads
+    return cores() if embedding.local else embedding.threads
 
 
 def prepare(

@@ -29,6 +29,7 @@ from stillhouse.core.artifacts import (
     shared,
 )
 from stillhouse.core.console import diverted_chatter, doing, never_silent
+from stillhouse.core.devices import heed_quota
 from stillhouse.core.notes import NOTES, fetch_notes, publish_notes
 from stillhouse.core.remotes import remote_at
 from stillhouse.core.signals import signals_kept
@@ -83,6 +84,7 @@ def session(
     """
     workspace = opened_workspace(root, remote)
     workspace.claim()
+    heed_quota()
     with (
         shared(
             root / LOCK,

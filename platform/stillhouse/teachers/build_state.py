@@ -2,7 +2,6 @@
 
 import functools
 import hashlib
-import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from stillhouse.core.console import warn
 from stillhouse.core.errors import BadInput, blocked
 from stillhouse.core.identity import canonical
 from stillhouse.core.integrity import moved, put_aside
+from stillhouse.core.machine import available_memory, cores
 from stillhouse.core.remotes import File, Remote
 from stillhouse.teachers.shards import (
     ARROW_TYPE,
@@ -41,6 +41,9 @@ from stillhouse.values.data import Endpoint, Model, VectorFiles
 QUARANTINE = "quarantine.json"
 """The file with a store's rows without a vector, a list of row and reason."""
 
+_COPIES = 5
+"""How often a shard is in memory, at most, while it is compared with what its vectors are encoded as."""
+
 
 class Build:
     """A store under construction.
@@ -55,7 +58,7 @@ class Build:
         self._seconds = 0.0
         work.folder.mkdir(parents=True, exist_ok=True)
         remove_leftovers(work.folder)
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with ThreadPoolExecutor(_at_once(work.folder)) as pool:
             every = range(len(self._table_rows))
             found = list(pool.map(functools.partial(_found, work), every, self._table_rows))
         self._shards = {shard.part: shard for shard in found if shard is not None}
@@ -187,6 +190,12 @@ def _identity(work: Work) -> dict[str, str]:
         return {"name": teacher.name or Path(teacher.path).name, "sha256": teacher.sha256}
     weights = read_manifest(work.workspace.path(teacher)).get("weights_sha256", "")
     return {"name": f"{teacher.label}-{teacher.fingerprint}", "sha256": weights}
+
+
+def _at_once(folder: Path) -> int:
+    """Number of shards that are compared at the same time: one per core, if memory allows it."""
+    largest = max((path.stat().st_size for path in folder.glob("part-*.arrow")), default=1)
+    return max(1, min(cores(), available_memory() // (_COPIES * largest)))
 
 
 def _found(work: Work, index: int, table_rows: int) -> Shard | None:

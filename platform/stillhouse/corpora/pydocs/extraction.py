@@ -16,6 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from stillhouse.core.artifacts import Workspace
+from stillhouse.core.machine import cores
 from stillhouse.corpora.pydocs.docstrings import docstrings, paragraphs
 from stillhouse.corpora.pydocs.prose import outline, readable, sentences
 from stillhouse.corpora.tables import write_texts
@@ -189,7 +190,7 @@ def _read(
 
 def _read_files(paths: Sequence[Path]) -> Generator[FileContent, None, None]:
     """Read files in order; many files are read by one process per core."""
-    processes = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, MOST_PROCESSES)
+    processes = min(cores(), MOST_PROCESSES)
     if processes == 1 or len(paths) < WORTH_PROCESSES:
         yield from map(_read_file, paths)
         return

@@ -1,7 +1,6 @@
 """Planning a command: its data is counted, what has not run here is timed, nothing is embedded or trained."""
 
 import dataclasses
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from stillhouse.core.console import doing, say
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import canonical
 from stillhouse.core.job_clock import duration
-from stillhouse.core.machine import available_memory
+from stillhouse.core.machine import available_memory, cores
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.unread import Unread
 from stillhouse.methods import load_method, unread
@@ -619,7 +618,7 @@ def _embedded_here(store: Store, workspace: Workspace) -> float:
 
 def cpus_here() -> float:
     """CPUs that this process may use."""
-    return float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    return float(cores())
 
 
 def gpus_here(device: str) -> float:

@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from stillhouse.core.errors import BadInput, Hindered, mistake_in, nearest, require
+from stillhouse.core.errors import BadInput, Hindered, blocked, mistake_in, nearest, require
 
 
 def test_message_has_rule_given_value_and_remedy() -> None:
@@ -83,6 +83,10 @@ def test_a_refusal_of_the_system_names_the_file_and_what_to_do(number: int, reme
     assert isinstance(mistake, Hindered)
     assert str(mistake).startswith("runs/a.npy must be accessible, but the system answered: refused.")
     assert remedy in str(mistake) and "same command again" in str(mistake)
+
+
+def test_memory_that_ends_while_a_file_is_mapped_is_named() -> None:
+    assert "enough memory" in str(blocked("part-0.arrow", OSError(errno.ENOMEM, "Cannot allocate memory")))
 
 
 def test_an_error_inside_of_compiled_code_is_about_memory_only_where_it_is_limited(

@@ -5,6 +5,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+import numpy as np
 import pytest
 
 from stillhouse.core.errors import BadInput
@@ -32,6 +33,10 @@ def test_an_explicit_default_keeps_the_fingerprint() -> None:
 def test_every_argument_changes_the_fingerprint() -> None:
     prints = {fingerprint(spec(Thing, **k)) for k in ({"size": 3}, {"size": 4}, {"size": 3, "rate": 0.2})}
     assert len(prints) == 3
+
+
+def test_a_number_of_numpy_names_the_same_artifact() -> None:
+    assert canonical(np.float64(0.1)) == canonical(0.1)
 
 
 def test_a_number_and_its_text_differ() -> None:

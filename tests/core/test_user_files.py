@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from stillhouse.cli.main import main
 from stillhouse.core.errors import BadInput
 from stillhouse.core.user_files import STDOUT, check_writable, writing
 
@@ -59,6 +60,16 @@ def test_a_fifo_a_device_and_a_descriptor_are_written_in_place(tmp_path: Path) -
 def test_a_hyphen_is_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
     write(STDOUT)
     assert capsys.readouterr() == ("found\n", "")
+
+
+def test_a_working_directory_that_is_gone_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert main(["store", "ls", "--root", str(tmp_path)]) == 2
+    assert "the working directory must exist" in capsys.readouterr().err
 
 
 def test_what_cannot_be_written_is_refused_first(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from stillhouse.core.integrity import VERIFY
 from stillhouse.core.machine import variables_set
 from stillhouse.core.redaction import remembering
 from stillhouse.core.signals import lost_threads_end, sigterm_interrupts
-from stillhouse.core.user_files import STDOUT, check_writable
+from stillhouse.core.user_files import STDOUT, check_directory, check_writable
 from stillhouse.corpora.reading.understood import recorded
 
 COMMANDS = (
@@ -91,6 +91,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     """Run one command, and say what went wrong."""
     options = Namespace(root=None, verbose=False)
     try:
+        check_directory()
         options = parser().parse_args(arguments, Namespace())
         if getattr(options, "json", None) is not None:
             check_writable(options.json, "--json")

@@ -29,7 +29,7 @@ _ANSWER_SECONDS = 15
 _SHARE = "Give a folder on a shared file system with --root, or keep it in a --remote."
 _LOCKS = "every node of the cluster must see the locks of files"
 _SHARE_WITH_LOCKS = "Mount it with locks across nodes (NFS 4, Lustre with -o flock), or give a --remote."
-_LOOK_SECONDS = 0.5
+_LOOK_SECONDS = 0.1
 _leaving = threading.Event()
 """Ends the watch over the newest local Ray; each has an event of its own."""
 _LAST_WORDS_SECONDS = 150

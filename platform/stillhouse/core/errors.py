@@ -130,6 +130,8 @@ def too_long(path: object) -> BadInput:
 
 def blocked(path: object, error: OSError) -> Hindered:
     """Make the error for a file that the operating system does not let us read; the file may be good."""
+    if error.errno == errno.ENOMEM:
+        return no_memory()
     answer = error.strerror or error
     return Hindered(f"{path} must be readable, but the system answered: {answer}. {_remedy_of(error)}")
 

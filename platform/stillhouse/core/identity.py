@@ -84,7 +84,7 @@ def canonical(value: object) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
-        return {"float": repr(value)}
+        return {"float": repr(float(value))}  # NumPy 2 names the type of its own
     if isinstance(value, enum.Enum):
         return {"enum": f"{_name(type(value))}.{value.name}"}
     if isinstance(value, tuple | list):

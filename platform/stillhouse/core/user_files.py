@@ -46,6 +46,16 @@ def writing(path: Path) -> Iterator[TextIO]:
             yield file
 
 
+def check_directory() -> None:
+    """Refuse a working directory that is gone: libraries would end the process, or blame another file."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise BadInput(
+            "the working directory must exist, but it was removed. Change to another one."
+        ) from None
+
+
 def check_writable(path: Path, flag: str) -> None:
     """Refuse what could not be written at the end.
 

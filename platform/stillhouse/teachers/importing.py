@@ -5,6 +5,7 @@ All stores of the same files are imported in one pass. Nothing is written before
 
 import contextlib
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -125,7 +126,8 @@ def _room(
             file = files.enter_context(
                 tempfile.NamedTemporaryFile(dir=folder, prefix=".import.", suffix=".tmp")
             )
-            # Otherwise a full disk would end the process without a word.
-            os.posix_fallocate(file.fileno(), 0, 4 * shape[0] * shape[1])
+            os.truncate(file.name, 4 * shape[0] * shape[1])
+            if sys.platform == "linux":  # Otherwise a full disk would end the process without a word.
+                os.posix_fallocate(file.fileno(), 0, 4 * shape[0] * shape[1])
             room[role] = np.memmap(file.name, np.float32, "r+", shape=shape)
         yield room

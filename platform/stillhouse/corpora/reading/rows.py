@@ -23,7 +23,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from stillhouse.core.errors import BadInput, require
+from stillhouse.core.errors import BadInput, is_refused, require
 from stillhouse.core.json_text import parse_json
 
 TABLES = {
@@ -352,7 +352,9 @@ def hub_table(source: str, name: str, config: str | None, split: str) -> Table:
         columns = list(loaded.column_names or next(iter(loaded)))
         features = getattr(loaded, "features", None) or {}
     except Exception as error:  # The hub's client raises errors of many kinds; the user can fix the name.
-        raise BadInput(f"{source} must be a data set that can be loaded, but got: {error}") from error
+        closed = isinstance(error, OSError) and is_refused(error)
+        hint = ". Let HF_HOME name a folder that can be written." if closed else ""
+        raise BadInput(f"{source} must be a data set that can be loaded, but got: {error}{hint}") from error
     given = {key: getattr(each, "names", None) for key, each in features.items()}
     names = {key: each for key, each in given.items() if isinstance(each, list)}
     return Table(source, "data set", columns, rows, "row", names=names)

@@ -4,6 +4,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import pkgutil
 import shutil
 import threading
 import time
@@ -23,7 +24,7 @@ from safetensors.torch import load_file
 from stillhouse.cluster.preemption import Preempted
 from stillhouse.core.artifacts import Workspace, read_manifest, remove
 from stillhouse.core.distributed import rank
-from stillhouse.core.errors import BadInput
+from stillhouse.core.errors import BadInput, Hindered
 from stillhouse.core.identity import spec
 from stillhouse.core.remotes import Remote
 from stillhouse.core.types import Encoder
@@ -475,6 +476,60 @@ def test_failing_processes_report_the_reason(
 ) -> None:
     with pytest.raises(error, match=message):
         run(distil(**changes), workspace, where=Where("cpu", threads=1, workers=2))
+
+
+class Failing(InformationBottleneck):
+    """Fails on one rank, in its third step, as if a shard of that node were damaged."""
+
+    steps = 0
+
+    def forward(self, *given: Any) -> Any:
+        self.steps += 1
+        if self.steps == 3:
+            fail_on(1)()
+        return super().forward(*given)
+
+
+def fail_on(number: int, work: Callable[..., Any] = lambda: None) -> Callable[..., Any]:
+    """Replace what each rank does; it fails on one of them, and says when."""
+
+    def fails(*given: Any, **named: Any) -> Any:
+        if rank() == number:
+            raise Hindered(f"shard-00007.arrow was altered at {time.time()}")
+        return work(*given, **named)
+
+    return fails
+
+
+def check_all_end(plan: Stage, workspace: Workspace) -> None:
+    """Train on two ranks of which one fails: all end long before a collective would, with its words."""
+    with pytest.raises(Hindered, match=r"shard-00007\.arrow was altered") as raised:
+        run(plan, workspace, where=Where("cpu", threads=1, workers=2))
+    assert time.time() - float(str(raised.value).split()[-1]) < worker.COLLECTIVE_SECONDS / 10
+
+
+@pytest.mark.usefixtures("forked")
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("place", ["worker.fetch_start", "local.open_table", "table.TrainingTable.batch"])
+def test_one_rank_that_fails_ends_all_in_its_own_words(
+    place: str,
+    number: int,
+    workspace: Workspace,
+    distil: Callable[..., Stage],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = f"stillhouse.training.{place}"
+    monkeypatch.setattr(path, fail_on(number, pkgutil.resolve_name(path)))
+    check_all_end(distil(), workspace)
+
+
+@pytest.mark.ray
+@pytest.mark.long
+def test_ray_train_does_not_retry_what_one_rank_cannot_do(
+    workspace: Workspace, distil: Callable[..., Stage]
+) -> None:
+    with local_ray(2, Path(__file__).parent, Path(__file__).parents[1]):
+        check_all_end(distil(objective=spec(Failing, beta=0.5)), workspace)
 
 
 def test_fewer_examples_than_a_batch_are_refused(workspace: Workspace, distil: Callable[..., Stage]) -> None:

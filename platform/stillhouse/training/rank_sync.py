@@ -1,9 +1,11 @@
 """Decisions that all ranks share, and the signals that stop a process."""
 
 import contextlib
+import itertools
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -13,6 +15,10 @@ import torch.distributed as dist
 from stillhouse.core.distributed import rank, world_size
 
 T = TypeVar("T")
+
+_FOR_EVER = timedelta(days=7)
+"""Longer than any rank works while the others wait; poll(2) takes at most 24 days."""
+_meetings = itertools.count()
 
 
 class Interrupted(KeyboardInterrupt):
@@ -32,9 +38,20 @@ def rank0_value(value: Any) -> Any:
     """Return rank 0's value on every rank. It is also a barrier: no rank continues before rank 0 arrives."""
     if world_size() == 1:
         return value
+    _meet()
     values = [value]
     dist.broadcast_object_list(values, src=0)
     return values[0]
+
+
+def _meet() -> None:
+    """Wait for all ranks, however long one of them evaluates or fetches.
+
+    They do not wait in a collective, whose limit is there to notice ranks that hang.
+    """
+    store, number = dist.distributed_c10d._get_default_store(), next(_meetings)
+    store.set(f"met-{number}-{rank()}", "")
+    store.wait([f"met-{number}-{each}" for each in range(world_size())], _FOR_EVER)
 
 
 def on_rank0(work: Callable[[], T]) -> T:

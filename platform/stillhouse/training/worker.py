@@ -21,25 +21,27 @@ from stillhouse.cluster.preemption import leaving
 from stillhouse.cluster.resources import Need
 from stillhouse.cluster.slots import RoomWatch, room_watched
 from stillhouse.core.artifacts import Workspace, locked
-from stillhouse.core.distributed import end_rank, rank
-from stillhouse.core.errors import BadInput
+from stillhouse.core.distributed import end_rank
+from stillhouse.core.errors import BadInput, mistake_in
 from stillhouse.core.machine import ranks_on_loopback, variables_set
 from stillhouse.training.fit import OnEvaluation
 from stillhouse.training.local import fetch_start, fit_here
 from stillhouse.training.progress import Diverged, Stopped
-from stillhouse.training.rank_sync import Interrupted, rank0_value, stop_signals
+from stillhouse.training.rank_sync import Interrupted, on_rank0, stop_signals
 from stillhouse.training.worker_mailbox import Wait, WorkerMailbox, mailbox_of
 from stillhouse.values.stage import Stage
 
 if TYPE_CHECKING:
     from stillhouse.training.where import Where
 
-COLLECTIVE_SECONDS = 7200
-"""Timeout of collective operations in seconds: the other ranks wait while rank 0 evaluates."""
+COLLECTIVE_SECONDS = 900
+"""Timeout of collective operations in seconds: a rank that takes longer over a step hangs."""
 START_METHOD = "spawn"
 """Start method of plain processes; a forked process cannot use CUDA."""
 STOP_SECONDS = 120
 """Time in seconds that workers have to checkpoint after a stop request."""
+_GRACE_SECONDS = 2.0
+"""Time in seconds that ranks have to end by themselves when one has failed."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +90,15 @@ def fit_with_workers(
     thread = _Thread(lambda: start(task, device))
     try:
         with stop_signals() as signalled, _running(thread, mailbox):
-            while thread.is_alive():
+            while thread.is_alive() and mailbox.failure() is None:
                 thread.join(0.2)
                 if signalled.is_set():
                     raise Interrupted(f"{stage.label} was interrupted; the same command continues from here.")
                 _report(mailbox, on_evaluation)
-        mailbox.raise_failure()
+        if (failure := mailbox.failure()) is not None:
+            free_resources(task.workspace, stage)  # Under Ray this ends the other ranks.
+            thread.join(STOP_SECONDS)
+            raise failure
         if thread.error is not None:
             raise thread.error
         _report(mailbox, on_evaluation)
@@ -135,28 +140,31 @@ def fit_distributed_local(task: RankTask, device: str = "cpu") -> None:
     # Otherwise every rank prints that no parameter was unused.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     with tempfile.TemporaryDirectory(prefix="stillhouse-") as folder, variables_set(ranks_on_loopback()):
-        torch.multiprocessing.start_processes(  # type: ignore[attr-defined, no-untyped-call]
+        ranks = torch.multiprocessing.start_processes(  # type: ignore[attr-defined, no-untyped-call]
             _local_rank,
             (owned, device, f"file://{folder}/ranks"),
             nprocs=task.where.workers,
+            join=False,
             start_method=START_METHOD,
         )
+        while not ranks.join(grace_period=_GRACE_SECONDS):
+            pass
 
 
 def train_rank(task: RankTask, device: str) -> None:
     """Train as one rank of the existing process group.
 
-    An error that a retry cannot fix is written down and ends this rank quietly; any other error is raised,
-    and Ray Train restarts the ranks from the last checkpoint.
+    An error that a retry cannot fix is written down, for the process that waits for the ranks; after any
+    other one the ranks start again from the last checkpoint.
     """
     folder, mailbox = task.workspace.place(task.stage), mailbox_of(task.workspace, task.stage)
-    if not folder.is_dir() and task.workspace.remote is None:
-        raise BadInput(
-            f"Every worker must see the workspace, but {socket.gethostname()} has no {folder}. Put the "
-            "workspace on a file system that all nodes share (--root), or keep it in a --remote."
-        )
-    folder.mkdir(parents=True, exist_ok=True)
     try:
+        if not folder.is_dir() and task.workspace.remote is None:
+            raise BadInput(
+                f"Every worker must see the workspace, but {socket.gethostname()} has no {folder}. Put the "
+                "workspace on a file system that all nodes share (--root), or keep it in a --remote."
+            )
+        folder.mkdir(parents=True, exist_ok=True)
         # A rank whose node is about to go does not end: Ray Train starts all of them again when it is gone.
         with _only_writer(folder), leaving() as soon:
             mailbox.start()
@@ -170,41 +178,48 @@ def train_rank(task: RankTask, device: str) -> None:
                 stop_requested=lambda: mailbox.stop_requested() or task.parent not in (0, os.getppid()),
                 save_requested=soon.is_set,
             )
-    except (Diverged, BadInput) as error:
-        mailbox.send_failure(error)
     except Interrupted:
         return
+    except Exception as error:
+        known = error if isinstance(error, Diverged) else mistake_in(error)
+        if known is not None:
+            mailbox.send_failure(known)
+        raise
 
 
 def _through_ray(task: RankTask, device: str) -> None:
-    from ray.train import FailureConfig, RunConfig, ScalingConfig
+    from ray.train import RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
+    from ray.train.v2.api.exceptions import WorkerGroupError
 
     from stillhouse.training.worker_rendezvous import torch_config
 
     on_gpu, where, stage = device.startswith("cuda"), task.where, task.stage
     need = Need(where.workers, float(max(1, where.threads)), float(on_gpu))
     run_folder = task.workspace.root / RUNS / f"{stage.label}-{stage.fingerprint}"
-    trainer = TorchTrainer(
-        _ray_rank,
-        train_loop_config={"task": task, "device": device},
-        torch_config=torch_config("nccl" if on_gpu else "gloo", COLLECTIVE_SECONDS, run_folder),
-        scaling_config=ScalingConfig(
-            num_workers=where.workers,
-            use_gpu=on_gpu,
-            resources_per_worker={"CPU": need.cpus} | ({"GPU": need.gpus} if on_gpu else {}),
-        ),
-        run_config=RunConfig(
-            name=run_folder.name,
-            storage_path=str(run_folder.parent),
-            failure_config=FailureConfig(max_failures=where.max_failures),
-        ),
-    )
-    try:
-        with room_watched(_room_watch(task, need)):
-            trainer.fit()
-    finally:  # Checkpoints belong to the stage: nothing in this folder is needed again.
-        shutil.rmtree(run_folder, ignore_errors=True)
+
+    def fit() -> None:
+        TorchTrainer(
+            _ray_rank,
+            train_loop_config={"task": task, "device": device},
+            torch_config=torch_config("nccl" if on_gpu else "gloo", COLLECTIVE_SECONDS, run_folder),
+            scaling_config=ScalingConfig(
+                num_workers=where.workers,
+                use_gpu=on_gpu,
+                resources_per_worker={"CPU": need.cpus} | ({"GPU": need.gpus} if on_gpu else {}),
+            ),
+            run_config=RunConfig(name=run_folder.name, storage_path=str(run_folder.parent)),
+        ).fit()
+
+    with room_watched(_room_watch(task, need)):
+        for left in reversed(range(where.max_failures + 1)):
+            try:
+                return fit()
+            except WorkerGroupError:  # Ray Train itself would start ranks again that are not to be retried.
+                if not left or mailbox_of(task.workspace, stage).failure() is not None:
+                    raise
+            finally:  # Checkpoints belong to the stage: nothing in this folder is needed again.
+                shutil.rmtree(run_folder, ignore_errors=True)
 
 
 def _room_watch(task: RankTask, need: Need) -> RoomWatch:
@@ -251,8 +266,8 @@ def _local_rank(number: int, task: RankTask, device: str, meeting: str) -> None:
 @contextlib.contextmanager
 def _only_writer(folder: Path) -> Iterator[None]:
     """Let rank 0 wait for the ranks of a killed run that have not ended yet; the others wait for rank 0."""
-    with locked(folder / "writer.lock") if rank() == 0 else contextlib.nullcontext():
-        rank0_value(None)
+    with contextlib.ExitStack() as held:
+        on_rank0(lambda: held.enter_context(locked(folder / "writer.lock")))
         yield
 
 

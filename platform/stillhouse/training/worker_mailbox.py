@@ -176,15 +176,15 @@ class WorkerMailbox:
         return bool(self._read(_STOP))
 
     def send_failure(self, error: Exception) -> None:
-        """Record on rank 0 why training cannot continue; unlike a lost worker it is not retried."""
+        """Record why training cannot continue, on the first rank that finds out; others fail in its wake."""
         kind = next(name for name, failure in _FAILURES.items() if isinstance(error, failure))
-        self._on_rank0(lambda: self._write(_END, {"kind": kind, "reason": str(error)}))
+        if self.failure() is None:
+            self._write(_END, {"kind": kind, "reason": str(error)})
 
-    def raise_failure(self) -> None:
-        """Raise the failure of the ranks, if there is one."""
+    def failure(self) -> Exception | None:
+        """Return why training cannot continue; unlike the loss of a worker it is not retried."""
         failure = self._read(_END)
-        if failure is not None:
-            raise _FAILURES[failure["kind"]](failure["reason"])
+        return None if failure is None else _FAILURES[failure["kind"]](failure["reason"])
 
     def _on_rank0(self, write: Callable[[], None]) -> None:
         if rank() == 0:

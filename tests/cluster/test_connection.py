@@ -26,7 +26,7 @@ from stillhouse.core.errors import BadInput
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("changes", [{"workers": 0}, {"cpus": 0}, {"workers": 2, "cpus": 0.5}])
+@pytest.mark.parametrize("changes", [{"workers": 0}, {"cpus": 0}, {"workers": 2, "cpus": 0.5}, {"gpus": 1.5}])
 def test_impossible_resource_requests_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
         Need(**changes)

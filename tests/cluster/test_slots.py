@@ -86,6 +86,10 @@ def test_a_node_has_room_for_a_model_if_it_has_for_one_worker(
         (SPOT, Need(workers=2, cpus=8, gpus=1), 4),
         (SPOT, Need(cpus=8), 24),
         (HEAD, Need(), 1),
+        ([({"CPU": 99.0, "GPU": 1.0}, 1)], Need(gpus=0.2), 5),
+        ([({"CPU": 99.0, "GPU": 1.0}, 1)], Need(gpus=0.1), 10),
+        ([({"CPU": 99.0, "GPU": 8.0}, 1)], Need(gpus=0.6), 8),
+        ([({"CPU": 99.0, "GPU": 8.0}, 1)], Need(gpus=0.3), 24),
     ],
 )
 def test_on_nodes_that_stay_as_many_trials_run_as_fit(

@@ -127,7 +127,8 @@ def test_an_instance_of_every_type_is_requested_as_google_describes_it(cloud: Cl
         spot = body.get("scheduling", {}).get("provisioningModel") == "SPOT"
         assert spot == name.startswith("gpu-spot"), name
         assert not any("accessConfigs" in interface for interface in body["networkInterfaces"])
-        assert body["disks"][0]["initializeParams"]["diskSizeGb"] >= 200
+        disk, zone = body["disks"][0]["initializeParams"], config["provider"]["availability_zone"]
+        assert disk["diskSizeGb"] >= 200 and disk["diskType"] == f"zones/{zone}/diskTypes/pd-balanced"
         (account,) = body["serviceAccounts"]
         assert account["email"].startswith(HEAD if name == "head" else "stillhouse-worker")
 

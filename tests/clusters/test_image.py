@@ -28,6 +28,11 @@ def test_stages_install_extras_that_there_are_and_one_faiss_each() -> None:
         assert re.search(r"pip install --constraint constraints.txt .*torch$", stages()[stage], re.MULTILINE)
 
 
+def test_gpus_reach_the_containers_of_gpu_nodes() -> None:
+    devices = "ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+    assert [devices in stages()[stage] for stage in ("cpu", "cuda")] == [False, True]
+
+
 def test_what_is_copied_exists_and_is_what_the_package_is_built_from() -> None:
     copied = {name for line in re.findall(r"^COPY (.+) \S+$", TEXT, re.MULTILINE) for name in line.split()}
     assert all((ROOT / name).exists() for name in copied)

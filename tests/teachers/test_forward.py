@@ -1,3 +1,5 @@
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +37,34 @@ def test_order_and_batches_change_nothing(student: TransformerStudent, tiny_mode
     ]
     np.testing.assert_allclose(vectors, torch.stack(alone).numpy(), atol=1e-6)
     assert len(seen) > 1 and seen == sorted(seen, reverse=True)
+
+
+def test_the_event_of_a_copy_is_of_the_gpu_that_copies(
+    tiny_model: Path, student: TransformerStudent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An event of another GPU, which is idle, would be over before the vectors are there."""
+    current, noted = ["cuda:0"], list[str]()
+
+    class Event:
+        def record(self) -> None:
+            noted.append(current[-1])
+
+        def synchronize(self) -> None:
+            """Nothing is copied here."""
+
+    @contextlib.contextmanager
+    def device(name: str) -> Iterator[None]:
+        current.append(name)
+        yield
+        current.pop()
+
+    monkeypatch.setattr(torch.cuda, "device", device)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
+    monkeypatch.setattr(Tokens, "to", lambda tokens, _: tokens)
+    tokenizer = FastTokenizer(tiny_model, 16)
+    Forward(lambda tokens: student(tokens).embedding_BD, 0, 24, device="cuda:1")(*tokenizer(TEXTS))
+    assert noted and set(noted) == {"cuda:1"} and current == ["cuda:0"]
 
 
 def test_casting_weights_once_equals_autocast_bit_for_bit(

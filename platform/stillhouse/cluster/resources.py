@@ -14,6 +14,8 @@ from stillhouse.core.errors import require
 
 MOST = 10_000
 """Limit of concurrent workers on a cluster that may grow without limit."""
+_ROUNDING = 1e-9
+"""So that a fifth of a GPU fits five times."""
 _ON_KUBERNETES = "RAY_USAGE_STATS_KUBERAY_IN_USE"
 
 Result = TypeVar("Result")
@@ -38,6 +40,11 @@ class Need:
         require(self.workers >= 1, "workers >= 1", workers=self.workers)
         require(self.cpus > 0, "cpus_per_worker > 0", cpus_per_worker=self.cpus)
         require((self.gpus or 0) >= 0, "gpus_per_worker >= 0", gpus_per_worker=self.gpus)
+        require(
+            (self.gpus or 0) < 1 or (self.gpus or 0) % 1 == 0,
+            "more than one GPU per worker must be a whole number",
+            gpus_per_worker=self.gpus,
+        )
         require(
             self.workers == 1 or (self.cpus % 1 == 0 and self.gpus in (None, 0, 1)),
             "each of several workers must have whole CPUs, and one GPU or none",
@@ -155,5 +162,12 @@ def capacity(need: Need, nodes: Nodes) -> int:
 
 
 def _fitting(worker: dict[str, float], shape: dict[str, float], nodes: float) -> int:
-    one = min(shape.get(name, 0.0) // amount for name, amount in worker.items() if amount > 0)
+    one = min(_times(name, amount, shape.get(name, 0.0)) for name, amount in worker.items() if amount > 0)
     return int(min(one * nodes, MOST)) if one else 0
+
+
+def _times(name: str, amount: float, there: float) -> float:
+    """How often an amount fits; a fraction of a GPU never lies on two of them."""
+    if name == "GPU" and amount < 1:
+        return there * math.floor(1 / amount + _ROUNDING)
+    return math.floor(there / amount + _ROUNDING)

@@ -1,5 +1,7 @@
 """Compute devices: the requested one, or the best that this machine has."""
 
+import contextlib
+
 from stillhouse.core.errors import require
 from stillhouse.core.machine import cores
 
@@ -17,6 +19,13 @@ def heed_quota() -> None:
 
     if cores() < torch.get_num_threads():
         torch.set_num_threads(cores())
+
+
+def on_device(device: str) -> contextlib.AbstractContextManager[object]:
+    """Make a GPU the current one within a block: new events, streams and generators mean that one."""
+    import torch
+
+    return torch.cuda.device(device) if device.startswith("cuda") else contextlib.nullcontext()
 
 
 def require_device(device: str) -> None:

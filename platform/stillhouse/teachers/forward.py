@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from stillhouse.core.devices import on_device
 from stillhouse.core.tokenizing import Ids, Offsets, pad, token_batches
 from stillhouse.core.types import Tokens
 from stillhouse.students.cpu.products import quick_products
@@ -76,7 +77,7 @@ class Forward:
         # One context over all batches, not one per batch: it keeps the weights that it casts.
         precision = torch.autocast(kind, torch.bfloat16, enabled=self.compute == "bfloat16")
         products = quick_products(self.device, self.compute) if self.quick else contextlib.nullcontext()
-        with torch.inference_mode(), precision, products:
+        with on_device(self.device), torch.inference_mode(), precision, products:
             for rows, vectors_BE in self._batches(ids, offsets, lengths):
                 if vectors_NE is None:
                     vectors_NE = np.empty((len(lengths), vectors_BE.shape[1]), np.float32)

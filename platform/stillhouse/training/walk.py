@@ -10,7 +10,7 @@ from stillhouse.cluster.leases import making
 from stillhouse.cluster.preemption import Preempted, leaving
 from stillhouse.core.artifacts import Workspace, read_manifest, remove_leftovers
 from stillhouse.core.console import warn
-from stillhouse.core.devices import has_device, resolve_device, usable_device
+from stillhouse.core.devices import has_device, on_device, resolve_device, usable_device
 from stillhouse.core.errors import BadInput
 from stillhouse.core.notes import has_note
 from stillhouse.training.facts import FACTS, write_facts
@@ -75,7 +75,7 @@ def _fit_alone(
     stage: Stage, workspace: Workspace, where: Where, device: str, on_evaluation: OnEvaluation | None
 ) -> None:
     """Train in this process, which makes way with a checkpoint if its node is about to go."""
-    with leaving() as soon:
+    with leaving() as soon, on_device(device):
         try:
             fit_here(
                 stage,

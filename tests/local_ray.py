@@ -10,8 +10,11 @@ import stillhouse
 
 
 @contextlib.contextmanager
-def local_ray(cpus: int, *modules: Path) -> Iterator[Path]:
-    """Start Ray with so many CPUs and modules in these folders, yield its own folder, and end it."""
+def local_ray(cpus: int, *modules: Path, gpus: int = 0) -> Iterator[Path]:
+    """Start Ray with so many CPUs and modules in these folders, yield its own folder, and end it.
+
+    Its GPUs are only claimed: tasks that ask for them run on the CPU.
+    """
     import ray
 
     paths = os.pathsep.join(map(str, (*modules, Path(stillhouse.__file__).parents[1])))
@@ -20,6 +23,7 @@ def local_ray(cpus: int, *modules: Path) -> Iterator[Path]:
         ray.init(
             address="local",
             num_cpus=cpus,
+            num_gpus=gpus,
             include_dashboard=False,
             object_store_memory=80_000_000,
             _temp_dir=short,

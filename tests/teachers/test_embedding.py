@@ -430,6 +430,16 @@ def test_the_bytes_do_not_depend_on_the_number_of_actors(
 
 
 @pytest.mark.ray
+@pytest.mark.long
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_a_gpu_that_torch_cannot_use_is_refused_with_its_node(workspace: Workspace, store: Store) -> None:
+    with local_ray(2, gpus=1), pytest.raises(BadInput) as refused:
+        build_store(workspace, store, device="cuda")
+    said = str(refused.value)
+    assert "must offer GPUs that torch can use" in said and "CUDA" in said and "\x1b" not in said
+
+
+@pytest.mark.ray
 def test_hard_negatives_on_ray_equal_those_of_one_process(
     workspace: Workspace,
     store: Store,

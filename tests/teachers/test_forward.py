@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from stillhouse.core.errors import BadInput
 from stillhouse.core.tokenizing import FastTokenizer, pad
 from stillhouse.core.types import Tokens
 from stillhouse.students.transformer import TransformerStudent
@@ -37,6 +38,29 @@ def test_order_and_batches_change_nothing(student: TransformerStudent, tiny_mode
     ]
     np.testing.assert_allclose(vectors, torch.stack(alone).numpy(), atol=1e-6)
     assert len(seen) > 1 and seen == sorted(seen, reverse=True)
+
+
+def test_batches_shrink_to_what_the_memory_of_a_gpu_holds(
+    student: TransformerStudent, tiny_model: Path
+) -> None:
+    tokenizer = FastTokenizer(tiny_model, 16)
+    ids, offsets = tokenizer(TEXTS)
+    longest = int(np.diff(offsets).max())
+
+    def teacher(tokens: Tokens) -> torch.Tensor:
+        if tokens.input_ids_BT.numel() > room:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        embedding_BD: torch.Tensor = student(tokens).embedding_BD
+        return embedding_BD
+
+    room = 10**6
+    whole = Forward(teacher, 0, batch_tokens=1024)
+    expected, room = whole(ids, offsets), longest + 3
+    np.testing.assert_allclose(whole(ids, offsets), expected, atol=1e-6)
+    assert longest <= whole.batch_tokens < 2 * room
+    room = longest - 1
+    with pytest.raises(BadInput, match="must hold the teacher and one text"):
+        whole(ids, offsets)
 
 
 def test_the_event_of_a_copy_is_of_the_gpu_that_copies(

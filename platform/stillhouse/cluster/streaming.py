@@ -10,17 +10,16 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def streaming(*, no_progress_seconds: float = -1, in_order: bool = False) -> Iterator[None]:
+def streaming(*, in_order: bool = False) -> Iterator[None]:
     """Stream datasets that are made and read within the block.
 
     Args:
-        no_progress_seconds: Time in seconds without a finished block after which Ray gives up; -1 never does.
         in_order: Whether blocks come in the order of their inputs, rather than as they are finished.
     """
     import ray.data
 
     context = ray.data.DataContext.get_current().copy()
-    context.execution_no_progress_timeout_s = no_progress_seconds
+    context.execution_no_progress_timeout_s = -1  # Nodes are awaited for as long as it takes.
     context.execution_options.preserve_order = in_order
     context.max_errored_blocks = 0
     # Otherwise a worker's error would arrive as text inside another exception.

@@ -6,6 +6,7 @@ travels back. A run that was killed continues with the missing shards.
 """
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,9 +17,11 @@ import torch
 from stillhouse.cluster.leases import making
 from stillhouse.cluster.nodes import nodes_to_come, nodes_up
 from stillhouse.cluster.resources import grows, in_all, teacher_actors
+from stillhouse.cluster.running import require_usable_gpu
 from stillhouse.cluster.streaming import as_list, from_list, streaming
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, mistake_in, require
+from stillhouse.core.watchdog import Watchdog
 from stillhouse.teachers.build_state import Build
 from stillhouse.teachers.importing import import_shards
 from stillhouse.teachers.loading import check_teacher, tokenizer_of
@@ -40,6 +43,9 @@ _SHARDS_PER_NODE = 8
 
 _SHAPES = "32"
 """Shapes of products that oneDNN keeps; a transformer's layers have a handful for each batch."""
+
+_BATCH_SECONDS = 1800.0
+"""Seconds after which an actor whose batch does not end is ended, and its shard begun anew by another one."""
 
 Progress = Callable[[int, int], None]
 
@@ -80,7 +86,6 @@ def build_stores(
     device: str = "cpu",
     progress: Progress | None = None,
     batch_tokens: int = 0,
-    no_progress_seconds: float = 600.0,
 ) -> None:
     """Embed text tables with one pool of teachers, unless finished; other processes wait for them.
 
@@ -94,7 +99,6 @@ def build_stores(
         device: ``cpu``, ``cuda`` or ``mps``.
         progress: Called with the number of rows done and the total.
         batch_tokens: Tokens per batch, padding included; 0 takes what suits the device and the runtime.
-        no_progress_seconds: Time in seconds without a finished shard after which Ray gives up.
 
     Raises:
         BadInput: The texts or the teacher are missing or not those of the plan, Ray is not running or too
@@ -123,7 +127,7 @@ def build_stores(
         if local:
             shards = _in_process(works, embedded, lambda rows: _tell(builds, progress, rows))
         elif embedded or not missing:
-            shards = _through_ray(works, embedded, actors, no_progress_seconds)
+            shards = _through_ray(works, embedded, actors)
         else:
             shards = iter(())
         _collect(builds, itertools.chain(outside, shards), progress)
@@ -188,7 +192,7 @@ def _in_process(
 
 
 def _through_ray(
-    works: list[Work], missing: list[tuple[int, int]], actors: int, no_progress_seconds: float
+    works: list[Work], missing: list[tuple[int, int]], actors: int
 ) -> Iterator[tuple[int, Shard]]:
     import ray
 
@@ -201,7 +205,7 @@ def _through_ray(
         return
     import ray.data
 
-    with streaming(no_progress_seconds=no_progress_seconds):
+    with streaming():
         first = works[missing[0][0]]
         actors = _worth_starting(first, actors, len(missing))
         per_task, per_actor = _resources(first, actors)
@@ -223,7 +227,9 @@ def _through_ray(
             for row in shards.iter_rows():
                 yield row.pop("number"), Shard(**row)
         except Exception as error:
-            raise mistake_in(error) or error from None
+            if (mistake := mistake_in(error)) is not None:
+                raise mistake from None
+            raise
 
 
 def _tokenise_task(batch: "pa.Table", works: list[Work]) -> "pa.Table":
@@ -237,16 +243,24 @@ def _tokenise_task(batch: "pa.Table", works: list[Work]) -> "pa.Table":
 
 class _TeacherActor:
     def __init__(self, works: list[Work]) -> None:
-        for work in works:
+        self._works = works
+
+    @functools.cached_property
+    def _embedders(self) -> Embedders:
+        """The teachers, loaded for the first shard: Ray says of an error before it that the actor died."""
+        for work in self._works:
+            require_usable_gpu(work.device)
             resolve_compute(work.device, work.store.compute)
-        self._embedders = Embedders(works)
+        return Embedders(self._works)
 
     def __call__(self, batch: "pa.Table") -> "pa.Table":
         import pyarrow as pa
 
         (number,), (index,) = batch["number"].to_pylist(), batch["index"].to_pylist()
         ids, offsets = from_list(batch, "ids"), from_list(batch, "offsets")
-        shard = self._embedders(number, index, ids, offsets)
+        with Watchdog(_BATCH_SECONDS) as watchdog:
+            watchdog.feed()
+            shard = self._embedders(number, index, ids, offsets, lambda _: watchdog.feed())
         return pa.table({"number": [number], **{name: [value] for name, value in shard._asdict().items()}})
 
 

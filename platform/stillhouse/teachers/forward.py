@@ -10,7 +10,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from stillhouse.core.console import say
 from stillhouse.core.devices import on_device
+from stillhouse.core.errors import BadInput
 from stillhouse.core.tokenizing import Ids, Offsets, pad, token_batches
 from stillhouse.core.types import Tokens
 from stillhouse.students.cpu.products import quick_products
@@ -35,7 +37,7 @@ class Later:
     read: Callable[[], Tensor]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Forward:
     """The forward pass of a teacher over many texts.
 
@@ -46,7 +48,7 @@ class Forward:
     Attributes:
         teacher: Maps tokens to vectors (B, E).
         pad_id: Token id that pads the shorter texts of a batch.
-        batch_tokens: Tokens per batch, padding included.
+        batch_tokens: Tokens per batch, padding included; halved where the memory of a GPU does not hold them.
         compute: ``float32`` or ``bfloat16``, the precision of the matrix products.
         device: ``cpu``, ``cuda``, ….
         ahead: Number of batches that are started before the vectors of the first of them are read.
@@ -69,7 +71,28 @@ class Forward:
             ids: The concatenated token ids of all texts.
             offsets: The start of each text, and the end of the last.
             progress: Called after each batch but the last with the number of texts that have their vectors.
+
+        Raises:
+            BadInput: The memory of the GPU does not hold a single text.
         """
+        while True:
+            try:
+                return self._vectors(ids, offsets, progress)
+            except torch.OutOfMemoryError:
+                longest = int(np.diff(offsets).max())
+                if self.batch_tokens <= longest:
+                    raise BadInput(
+                        f"the memory of {self.device} must hold the teacher and one text of {longest:,} "
+                        "tokens, but does not. Use a GPU with more memory, a smaller teacher or a lower "
+                        "max_length, or give the GPU to fewer processes."
+                    ) from None
+                self.batch_tokens = max(longest, self.batch_tokens // 2)
+            torch.cuda.empty_cache()
+            say(
+                f"  the memory of {self.device} is full: going on with {self.batch_tokens:,} tokens per batch"
+            )
+
+    def _vectors(self, ids: Ids, offsets: Offsets, progress: Callable[[int], None] | None) -> Vectors:
         lengths = np.diff(offsets)
         kind = torch.device(self.device).type
         vectors_NE: Vectors | None = None

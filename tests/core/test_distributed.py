@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from stillhouse.core.distributed import end_rank, gather, rank, world_size
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.types import Batch, Encoding, LayeredObjective, Terms, Tokens
+from stillhouse.core.types import Batch, Encoding, Terms, Tokens
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
 from stillhouse.losses.crd import CRD
 from stillhouse.losses.heads import ClassificationHead, LabelsAndLogits
@@ -191,9 +191,8 @@ def only(batch: Batch, name: str) -> Batch:
 
 def build(name: str) -> Wrapped:
     torch.manual_seed(3)
-    objective = CASES[name].build(student_dim=DIM, teacher_dim=TEACHER)
-    if isinstance(objective, LayeredObjective):
-        objective.fit_layers(Layers(2, HIDDEN), Layers(4, HIDDEN * (2 if name == "pkd-wide" else 1)))
+    objective: Any = CASES[name].build(student_dim=DIM, teacher_dim=TEACHER)
+    objective.fit_layers(Layers(2, HIDDEN), Layers(4, HIDDEN * (2 if name == "pkd-wide" else 1)))
     return Wrapped(objective).double()
 
 

@@ -11,7 +11,6 @@ from small_experiment import sentences  # type: ignore[import-not-found]
 
 import stillhouse
 from stillhouse.cli.main import main
-from stillhouse.core import locks
 
 PACKAGE = Path(stillhouse.__file__).parent
 taken = fcntl.flock
@@ -51,7 +50,7 @@ def test_a_mount_without_locks_is_refused_by_name(
     def refuses(file: IO[str], kind: int) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(locks.fcntl, "flock", refuses)
+    monkeypatch.setattr("fcntl.flock", refuses)
     monkeypatch.setattr(os.path, "ismount", lambda path: Path(path).name == "runs")
     assert main(command) == 2
     said = capsys.readouterr().err

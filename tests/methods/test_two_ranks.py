@@ -24,7 +24,7 @@ from stillhouse import objectives
 from stillhouse.core import distributed
 from stillhouse.core.distributed import end_rank, rank, world_size
 from stillhouse.core.identity import fingerprint, spec
-from stillhouse.core.types import Batch, Encoding, FittedObjective, Tokens
+from stillhouse.core.types import Batch, Encoding, Tokens
 from stillhouse.corpora.word_vectors import write_vocabulary
 from stillhouse.methods import hyper_parameters, known_methods, load_method
 from stillhouse.students.transformer import TransformerStudent
@@ -130,9 +130,8 @@ def build(stage: Stage) -> StudentAndObjective:
     for part in module.modules():
         if isinstance(part, nn.Dropout):
             part.p = 0.0
-    if isinstance(module.objective, FittedObjective):
-        vectors = torch.randn(50, TEACHER, generator=torch.Generator().manual_seed(7)).numpy()
-        module.objective.fit_teacher({column: iter([vectors]) for column in stage.stores})
+    vectors = torch.randn(50, TEACHER, generator=torch.Generator().manual_seed(7)).numpy()
+    module.objective.fit_teacher({column: iter([vectors]) for column in stage.stores})
     return module
 
 

@@ -14,6 +14,7 @@ from stillhouse.core.distributed import gather
 from stillhouse.core.identity import spec
 from stillhouse.core.types import Batch, Encoding, IntArray, Terms, Tokens
 from stillhouse.corpora.tables import write_rows, write_texts
+from stillhouse.objectives.objective import Objective
 from stillhouse.training.table import TrainingTable
 from stillhouse.values.data import AllRows, Examples, TextTable
 from stillhouse.values.stage import DevSuite, Optimizer, Stage
@@ -38,7 +39,7 @@ class Tiny(nn.Module):
         return Encoding(self.out(mean), (words,), tokens.attention_mask_BT)
 
 
-class Regress(nn.Module):
+class Regress(Objective):
     """Squared error through W, and a pull away from a ring of earlier teacher vectors (a bank)."""
 
     def __init__(self, student_dim: int, teacher_dim: int, bank: int = 24, poison: int = 0) -> None:
@@ -63,7 +64,7 @@ class Regress(nn.Module):
         return {"mse": (student_BE - teacher_BE).pow(2).mean() * scale, "away": 0.1 * near}
 
 
-class Flatten(nn.Module):
+class Flatten(Objective):
     """An objective that rewards equal vectors: a student that minimises it collapses."""
 
     def forward(

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.identity import spec
 from stillhouse.core.types import Batch, Encoding, Terms
+from stillhouse.objectives.objective import Objective
 from stillhouse.training import checkpoint
 from stillhouse.training import fit as loop
 from stillhouse.training.fit import Interrupted, fit
@@ -23,7 +24,7 @@ from stillhouse.values.stage import Optimizer
 pytestmark = pytest.mark.usefixtures("one_thread", "bare_encoder")
 
 
-class Mixed(nn.Module):
+class Mixed(Objective):
     """Three terms: on the vectors, on the hidden states alone, and on nothing that the student trains."""
 
     def __init__(self, student_dim: int, teacher_dim: int, weight: float = 0.01) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from stand_ins import equal_or_not  # type: ignore[import-not-found]
-from torch import Tensor, nn
+from torch import Tensor
 
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput
@@ -17,6 +17,7 @@ from stillhouse.corpora.published.glue import resolve_task
 from stillhouse.evaluation.classification import Classification
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.losses.heads import ClassificationHead, cross_entropy
+from stillhouse.objectives.objective import Objective
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.models import encoder_in
@@ -29,7 +30,7 @@ from stillhouse.values.stage import DevSuite, Optimizer, Stage, TestSuite
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-class Head(nn.Module):
+class Head(Objective):
     """A head over pairs with dropout, which must be off while scoring."""
 
     def __init__(self, student_dim: int, classes: int = 2) -> None:

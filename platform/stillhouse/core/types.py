@@ -9,7 +9,7 @@ Shape suffixes, used in every file:
     N  rows of a table                Q  queries
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, overload, runtime_checkable
@@ -224,16 +224,6 @@ class Exportable(Protocol):
         ...
 
 
-class Objective(Protocol):
-    """The loss that a stage minimises, with all trainable parts outside the student (W, heads, a bank)."""
-
-    def __call__(
-        self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
-    ) -> Terms:
-        """Compute the weighted terms of the loss, each a scalar."""
-        ...
-
-
 @runtime_checkable
 class ScoringObjective(Protocol):
     """An objective with a head, whose scores evaluators may use as well as the student's vectors."""
@@ -253,32 +243,6 @@ class LogitObjective(Protocol):
 
 
 @runtime_checkable
-class FittedObjective(Protocol):
-    """An objective that is fitted to the stored teacher vectors before the first step."""
-
-    def fit_teacher(self, vectors: Mapping[str, Iterable[FloatArray]]) -> None:
-        """Fit to the teacher's vectors.
-
-        Args:
-            vectors: Blocks of vectors (n, E) by column, always in the same order.
-        """
-        ...
-
-
-@runtime_checkable
-class RemarkingObjective(Protocol):
-    """An objective that says before the first step what is unsuitable about the values of the examples."""
-
-    def remarks(self, values: Mapping[str, ValueArray]) -> Iterator[str]:
-        """Yield one line per remark.
-
-        Args:
-            values: Labels, scores or logits of all examples by name.
-        """
-        ...
-
-
-@runtime_checkable
 class LayeredModel(Protocol):
     """A model of layers with states of one size.
 
@@ -293,73 +257,6 @@ class LayeredModel(Protocol):
         ...
 
     hidden_size: int
-
-
-@runtime_checkable
-class LayeredObjective(Protocol):
-    """An objective that compares layers of the student with layers of a live teacher."""
-
-    def fit_layers(self, student: LayeredModel, teacher: LayeredModel) -> None:
-        """Add what it trains between the layers; called once, before the first step."""
-        ...
-
-
-@runtime_checkable
-class DiagnosedObjective(Protocol):
-    """An objective with figures that are logged along with its terms but not minimised."""
-
-    def diagnostics(self, student: Mapping[str, Encoding]) -> dict[str, float]:
-        """Compute the figures of a batch from the student's local encoding of each column."""
-        ...
-
-
-@runtime_checkable
-class TermedObjective(Protocol):
-    """An objective of several terms that says which of its arguments act through one of them alone.
-
-    Attributes:
-        acts_through: Path of an argument, such as ``beta`` or ``loss.soft``, to the only term that it and
-            whatever is below it change. An argument that is not listed changes the whole loss.
-    """
-
-    acts_through: ClassVar[Mapping[str, str]]
-
-
-@runtime_checkable
-class TextwiseObjective(Protocol):
-    """An objective that says whether each text counts by itself, whatever the others of its batch are.
-
-    Only then may batches be made by the lengths of texts. An objective that does not say so is taken to
-    compare the texts of a batch.
-    """
-
-    def why_coupled(self) -> str:
-        """Say which term compares the texts of a batch with each other; empty if none does."""
-        ...
-
-
-@runtime_checkable
-class LowRankObjective(Protocol):
-    """An objective that vectors with few directions solve correctly, so that they are not a collapse.
-
-    Attributes:
-        few_directions: True.
-    """
-
-    few_directions: ClassVar[bool]
-
-
-@runtime_checkable
-class SpaceObjective(Protocol):
-    """An objective that says whether it brings the student's vectors into its teacher's space.
-
-    There the cosine of a student's vector with a teacher's means what that of two teacher's vectors means. An
-    objective that does not say so is taken to leave the student in a space of its own.
-    """
-
-    def why_outside(self) -> str:
-        """Say why the student's vectors are not in the teacher's space; empty if they are."""
-        ...
 
 
 @runtime_checkable

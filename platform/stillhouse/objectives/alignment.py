@@ -11,26 +11,22 @@ B  batch (here: the gathered batch)    D  dimension of the student and of the te
 from collections.abc import Mapping
 from typing import ClassVar
 
-from torch import nn
-
 from stillhouse.core.distributed import gather
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
 from stillhouse.core.types import (
     Batch,
     Encoding,
-    SpaceObjective,
-    TermedObjective,
     Terms,
-    TextwiseObjective,
 )
 from stillhouse.losses.cosine import CosineDistance
 from stillhouse.losses.numerics import why_outside, widen
 from stillhouse.losses.regression import MSE
 from stillhouse.losses.relational import SimilarityMatrix, SpreadOut
+from stillhouse.objectives.objective import Objective
 
 
-class Alignment(nn.Module, SpaceObjective, TermedObjective, TextwiseObjective):
+class Alignment(Objective):
     """LEAF (arXiv:2509.12539): ``mse``, and ours: ``relational``, ``cosine``, ``spread``. Column ``text``.
 
     Nothing is learnt here: a student of another dimension ends in a layer of the teacher's.

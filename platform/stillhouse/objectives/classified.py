@@ -6,7 +6,7 @@ Only the number of labelled rows is gathered: augmented rows have no label, and 
 from collections.abc import Mapping
 from typing import ClassVar
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from stillhouse.core.distributed import gather, world_size
 from stillhouse.core.identity import Spec, spec
@@ -14,15 +14,14 @@ from stillhouse.core.types import (
     Batch,
     Encoding,
     LogitObjective,
-    LowRankObjective,
     ScoringObjective,
-    TermedObjective,
     Terms,
 )
 from stillhouse.losses.heads import UNLABELLED, ClassificationHead, LabelsAndLogits
+from stillhouse.objectives.objective import Objective
 
 
-class Classified(nn.Module, ScoringObjective, LogitObjective, LowRankObjective, TermedObjective):
+class Classified(Objective, ScoringObjective, LogitObjective):
     """A classification head that is fitted to labels and, if α < 1, to logits: ``labels`` and ``logits``.
 
     Columns ``text`` and, for pairs, ``other``; values ``label`` and, if α < 1, ``logits``.

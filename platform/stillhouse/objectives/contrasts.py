@@ -8,21 +8,22 @@ B  batch (here: the gathered batch)
 from collections.abc import Mapping
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from stillhouse.core.distributed import gather
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.types import Batch, Encoding, SpaceObjective, Terms
+from stillhouse.core.types import Batch, Encoding, Terms
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
 from stillhouse.losses.crd import CRD
 from stillhouse.losses.memory import MemoryBank
 from stillhouse.losses.numerics import aligning_layer, why_outside, widen
 from stillhouse.losses.regression import MSE
 from stillhouse.objectives.information_bottleneck import gather_labelled
+from stillhouse.objectives.objective import Objective
 
 
-class ContrastiveDistillation(nn.Module, SpaceObjective):
+class ContrastiveDistillation(Objective):
     """CKD, the distillation of DistilCSE (arXiv:2112.05638), eq. 4–6: ``nce``. Column ``text``.
 
     Args:
@@ -56,7 +57,7 @@ class ContrastiveDistillation(nn.Module, SpaceObjective):
         return why_outside(self.nce.projection)
 
 
-class RepresentationContrast(nn.Module, SpaceObjective):
+class RepresentationContrast(Objective):
     """CRD (arXiv:1910.10699): ``crd``. Column ``text``.
 
     Args:
@@ -85,7 +86,7 @@ class RepresentationContrast(nn.Module, SpaceObjective):
         return "CRD compares through a head on either side, and both are dropped after the training"
 
 
-class MetaDistillation(nn.Module, SpaceObjective):
+class MetaDistillation(Objective):
     """A teacher head g that learns a contrastive task, and a student that follows it: ``teacher``, ``mse``.
 
     Columns ``query``, ``passage`` and, if there are hard negatives, ``negatives``, each with teacher vectors.

@@ -19,15 +19,13 @@ from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
 from stillhouse.core.types import (
     Batch,
-    DiagnosedObjective,
     Encoding,
-    SpaceObjective,
-    TermedObjective,
     Terms,
 )
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
 from stillhouse.losses.hsic import HSIC
 from stillhouse.losses.numerics import why_outside, widen
+from stillhouse.objectives.objective import Objective
 from stillhouse.students import pooling
 
 INPUT_LAYERS = {"embedding": 0, "penultimate": -2}
@@ -91,7 +89,7 @@ class BottleneckTerm(nn.Module):
         return encoding.embedding_BD if self.output == "vector" else pooling.mean_of(encoding, -1)
 
 
-class InformationBottleneck(nn.Module, DiagnosedObjective, SpaceObjective, TermedObjective):
+class InformationBottleneck(Objective):
     """IBKD's distillation, eq. 8: ``nce`` = InfoNCE(S, T) and ``hsic`` = β₁ · HSIC(X, S). Column ``text``.
 
     Args:
@@ -139,7 +137,7 @@ class InformationBottleneck(nn.Module, DiagnosedObjective, SpaceObjective, Terme
         return why_outside(self.nce.projection)
 
 
-class SupervisedBottleneck(nn.Module, DiagnosedObjective, TermedObjective):
+class SupervisedBottleneck(Objective):
     """IBKD's fine-tuning, eq. 9: ``nce`` = InfoNCE_sup and ``hsic`` = β₂ · HSIC(X, S).
 
     Columns ``query``, ``passage`` and, if there are hard negatives, ``negatives`` (K per query). Passages and

@@ -8,31 +8,26 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from torch import nn
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
 from stillhouse.core.types import (
     Batch,
     Encoding,
-    FittedObjective,
     FloatArray,
     LayeredModel,
-    LayeredObjective,
-    SpaceObjective,
-    TermedObjective,
     Terms,
-    TextwiseObjective,
 )
 from stillhouse.losses.cosine import CosineDistance, PairCosineMSE
 from stillhouse.losses.numerics import why_outside
 from stillhouse.losses.pca import Projection, fit_pca
 from stillhouse.losses.pkd import MATCHES, PKD, layer_pairs
 from stillhouse.losses.regression import MSE
+from stillhouse.objectives.objective import Objective
 from stillhouse.students import pooling
 
 
-class Regression(nn.Module, SpaceObjective, TextwiseObjective):
+class Regression(Objective):
     """The baseline of every paper here, DistilCSE eq. 2 and 3: ``mse``. Column ``text``.
 
     Args:
@@ -64,7 +59,7 @@ class Regression(nn.Module, SpaceObjective, TextwiseObjective):
         return ""
 
 
-class CosineApproximation(nn.Module, SpaceObjective, TextwiseObjective):
+class CosineApproximation(Objective):
     """SRA eq. 1: ``cosine``, half the cosine distance to the teacher's vector (D = E). Column ``text``."""
 
     def __init__(self) -> None:
@@ -86,7 +81,7 @@ class CosineApproximation(nn.Module, SpaceObjective, TextwiseObjective):
         return ""
 
 
-class PairCosines(nn.Module):
+class PairCosines(Objective):
     """BiLSTM_KD in SRA's Table 5: ``cosine`` of a pair, fitted to the teacher's. Columns ``text, other``."""
 
     def __init__(self) -> None:
@@ -101,7 +96,7 @@ class PairCosines(nn.Module):
         return {"cosine": self.mse(*sides)}
 
 
-class ProjectedRegression(nn.Module, FittedObjective, SpaceObjective, TextwiseObjective):
+class ProjectedRegression(Objective):
     """HPD (arXiv:2203.07687): ``mse`` to the teacher's vector after PCA. Column ``text``.
 
     The projection is fitted by `fit_teacher` before the first step and kept with the weights.
@@ -160,7 +155,7 @@ class ProjectedRegression(nn.Module, FittedObjective, SpaceObjective, TextwiseOb
         return ""
 
 
-class PatientRegression(nn.Module, TermedObjective, LayeredObjective, SpaceObjective):
+class PatientRegression(Objective):
     """PKD (arXiv:1908.09355): ``mse`` of the vectors and ``layers`` = β · eq. 7. Column ``text``.
 
     The teacher is live, since its hidden states are read. `fit_layers` matches the layers; where those of

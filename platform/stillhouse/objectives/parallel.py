@@ -14,13 +14,14 @@ from torch import Tensor, nn
 from stillhouse.core.distributed import gather
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.types import Batch, Encoding, SpaceObjective, TermedObjective, Terms
+from stillhouse.core.types import Batch, Encoding, Terms
 from stillhouse.losses.multilingual import MultilingualContrast, MultilingualCrossEntropy
 from stillhouse.losses.numerics import why_outside, widen
 from stillhouse.losses.regression import MSE
+from stillhouse.objectives.objective import Objective
 
 
-class ParallelRegression(nn.Module, SpaceObjective):
+class ParallelRegression(Objective):
     """Regression of both sentences of a pair on the teacher's vectors, eq. 2, 3 and 4: ``mse``.
 
     If the teacher encodes the source alone, both sentences are fitted to its vector (eq. 2). If it encodes
@@ -48,7 +49,7 @@ class ParallelRegression(nn.Module, SpaceObjective):
         return why_outside(self.mse.projection)
 
 
-class ParallelContrast(nn.Module, SpaceObjective, TermedObjective):
+class ParallelContrast(Objective):
     """Stage 4, eq. 7: ``mse`` (eq. 6) and ``contrast`` (eq. 5, or one of its variants).
 
     Args:

@@ -3,15 +3,16 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.types import Batch, Encoding, ScoringObjective, TermedObjective, Terms
+from stillhouse.core.types import Batch, Encoding, ScoringObjective, Terms
 from stillhouse.losses.pair_head import Joiner
 from stillhouse.losses.softlabel import HardLabelCE, SoftAndHard
+from stillhouse.objectives.objective import Objective
 
 
-class JoinedCandidates(nn.Module, ScoringObjective, TermedObjective):
+class JoinedCandidates(Objective, ScoringObjective):
     """Scores from the vectors of a claim and its candidates, fitted to teacher scores and to labels.
 
     Columns ``claim`` and ``documents``, flattened row by row; values ``gold`` and, if α > 0, ``scores``.
@@ -51,7 +52,7 @@ class JoinedCandidates(nn.Module, ScoringObjective, TermedObjective):
         return scores_BC
 
 
-class LabelledCandidates(nn.Module):
+class LabelledCandidates(Objective):
     """Cross-entropy to the labels alone, for a teacher that reads claim and document together: ``hard``.
 
     Args:

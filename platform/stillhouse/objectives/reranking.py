@@ -11,15 +11,16 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.types import Batch, Encoding, RemarkingObjective, TermedObjective, Terms, ValueArray
+from stillhouse.core.types import Batch, Encoding, Terms, ValueArray
 from stillhouse.losses.contrastive import SupervisedInfoNCE
 from stillhouse.losses.numerics import unit, widen
 from stillhouse.losses.softlabel import HardLabelCE, KLDivergence, MarginMSE, RelevanceBCE
 from stillhouse.objectives.information_bottleneck import gather_labelled
+from stillhouse.objectives.objective import Objective
 
 SIMILARITIES = ("cosine", "dot")
 _LOOKED_AT = 1 << 16
@@ -27,7 +28,7 @@ _LOOKED_AT = 1 << 16
 _SHARP, _SHARE = 10.0, 5.0
 
 
-class RerankedPairs(nn.Module, TermedObjective, RemarkingObjective):
+class RerankedPairs(Objective):
     """The student's similarities follow the reranker's scores: ``soft``, and ``nce`` beside it.
 
     Columns ``query``, ``passage`` and ``negatives`` (K per query); value ``scores``, (B, 1 + K), the
@@ -121,7 +122,7 @@ class RerankedPairs(nn.Module, TermedObjective, RemarkingObjective):
             )
 
 
-class RelevantFirst(nn.Module):
+class RelevantFirst(Objective):
     """A reranker learns that the passage is relevant and its hard negatives are not: ``hard``.
 
     The student's ``scores`` are (B, 1 + K), the passage's first.

@@ -10,7 +10,7 @@ import numpy as np
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec, canonical
-from stillhouse.core.types import TermedObjective
+from stillhouse.objectives.objective import Objective
 from stillhouse.search.shared_stages import ends_of, first_point, some_point
 from stillhouse.search.space import Space
 from stillhouse.search.trial import Context
@@ -135,9 +135,8 @@ def _paths(one: Any, two: Any, prefix: str = "") -> Iterator[str]:
 def _term(objective: Spec[Any], path: str) -> str | None:
     """The only term that an argument changes; None if it changes several, or if that is not known."""
     target = objective.target
-    if not inspect.isclass(target) or TermedObjective not in target.__mro__:
+    if not inspect.isclass(target) or not issubclass(target, Objective):
         return None
-    termed: Any = target
-    acts_through: Mapping[str, str] = termed.acts_through
+    acts_through = target.acts_through
     above = [known for known in acts_through if path == known or path.startswith(f"{known}.")]
     return acts_through[max(above, key=len)] if above else None

@@ -1,4 +1,4 @@
-"""Which examples each step reads: a function of the stage and the lengths of its texts, and of nothing else.
+"""The examples of each step: a function of the stage and the lengths of its texts, and of nothing else.
 
 A step that is resumed, or divided over ranks, therefore reads what it would have read otherwise.
 """
@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stillhouse.core.errors import BadInput, require
-from stillhouse.core.types import IntArray, TextwiseObjective
+from stillhouse.core.types import IntArray
 from stillhouse.training.sampler import ExampleOrder, Order, ShardOrder
 from stillhouse.training.table import TrainingTable
 from stillhouse.training.teacher_space import dim_of
@@ -188,13 +188,9 @@ def check_batching(plan: Stage, teacher_dim: int) -> None:
             columns=columns,
         )
         objective = stage.objective.build(student_dim=dim_of(stage.student), teacher_dim=teacher_dim)
-        reason = objective.why_coupled() if isinstance(objective, TextwiseObjective) else _COUPLED
-        if reason:
+        if reason := objective.why_coupled():
             raise BadInput(
                 "batches by length (budget.batch_tokens, budget.length_window) must have a loss in which "
                 f"each text counts by itself, but the stage {stage.label} has none: {reason}. Among texts of "
                 "one length it would be another loss. Leave both fields out, or take mse or leaf."
             )
-
-
-_COUPLED = "its terms compare the texts of a batch with each other, or do not say that they do not"

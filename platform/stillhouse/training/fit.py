@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from stillhouse.core.artifacts import remove_unfinished, write_manifest
 from stillhouse.core.console import warn
 from stillhouse.core.distributed import rank, world_size
-from stillhouse.core.types import Batch, FittedObjective, RemarkingObjective, Terms
+from stillhouse.core.types import Batch, Terms
 from stillhouse.core.watchdog import Watchdog
 from stillhouse.students.cpu.attention import optimise_for_cpu
 from stillhouse.training import checkpoint
@@ -110,10 +110,9 @@ def fit(
     on_rank0(lambda: _find_checkpoints(folder, published))
     begun = rank0_value(bool(checkpoint.steps(folder)))
     module = build_module(stage, table.teacher_dim, first_weights, live_weights, first_objective)
-    if isinstance(module.objective, FittedObjective) and not begun:
+    if not begun:
         module.objective.fit_teacher(table.teacher_blocks())
-    if isinstance(module.objective, RemarkingObjective) and rank() == 0 and not begun:
-        for line in module.objective.remarks(table.values):
+        for line in module.objective.remarks(table.values) if rank() == 0 else ():
             warn(line)
     loop = _Loop(stage, table, folder, device, module, checkpoint_seconds, keep, held_out, published)
     loop.start = dict(start or {})

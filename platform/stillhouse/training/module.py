@@ -12,10 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from stillhouse.core.distributed import world_size
 from stillhouse.core.types import (
     Batch,
-    DiagnosedObjective,
     Encoding,
-    LayeredModel,
-    LayeredObjective,
     LazyStates,
     PairModel,
     SidedModel,
@@ -42,7 +39,7 @@ class StudentAndObjective(nn.Module):
         live: A frozen teacher, which maps the tokens of every column to `Encoding`.
 
     Attributes:
-        watching: Whether the next pass also computes the diagnostics of a `DiagnosedObjective`.
+        watching: Whether the next pass also computes the objective's diagnostics.
         readings: The diagnostics of the last such pass.
     """
 
@@ -71,7 +68,7 @@ class StudentAndObjective(nn.Module):
                 with torch.no_grad():
                     tokens = batch.live_tokens or batch.tokens
                     teacher = {column: self._encoded(self.live, tokens[column]) for column in tokens}
-        if self.watching and isinstance(self.objective, DiagnosedObjective):
+        if self.watching:
             with torch.no_grad():
                 self.readings = self.objective.diagnostics(student)
         terms: Terms = self.objective(student, teacher, batch)
@@ -135,8 +132,7 @@ def build_module(
     if live is not None:
         teacher_dim = live.dim
     objective = stage.objective.build(**known | ({} if teacher_dim is None else {"teacher_dim": teacher_dim}))
-    if isinstance(objective, LayeredObjective):
-        assert isinstance(student, LayeredModel) and isinstance(live, LayeredModel), "both have layers"
+    if live is not None:
         objective.fit_layers(student, live)
     if first_objective is not None:
         load_weights(objective, first_objective)

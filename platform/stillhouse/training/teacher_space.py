@@ -1,6 +1,6 @@
 """Does a student live in its teacher's space? Only then may its queries search the teacher's documents.
 
-A stage that learns from its teacher's vectors says so by its objective (`core.types.SpaceObjective`). A stage
+A stage that learns from its teacher's vectors says so by its objective (`Objective.why_outside`). A stage
 that continues with labelled text alone starts from such vectors and moves away from them slowly, so it counts
 as the stage before it did, unless it changes the student.
 """
@@ -10,13 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec
 from stillhouse.core.roles import Prompts
-from stillhouse.core.types import SpaceObjective
 from stillhouse.teachers.weights import on_this_machine
 from stillhouse.training.facts import read_facts
 from stillhouse.training.learning_curve import folder_before
@@ -65,7 +62,8 @@ def space_of(folder: Path, named: Model | None = None) -> TeacherSpace:
     while not _reads_teacher(manifest["plan"]["with"]):
         followed, manifest = _stage_before(folder, followed, manifest)
     dims = {"student_dim": student.dim, "teacher_dim": manifest["teacher_dim"]}
-    reason = why_not_same(**dims) or _why_outside(rebuild(manifest["objective"], **dims))
+    objective: Any = rebuild(manifest["objective"], **dims)
+    reason = why_not_same(**dims) or objective.why_outside()
     if reason:
         raise _outside(folder.name, reason)
     teacher = _teacher_of(followed, manifest["plan"]["with"], named)
@@ -98,7 +96,7 @@ def why_outside(stage: Stage, teacher_dim: int) -> str:
             return _CHANGED
         followed = before
     dims = {"student_dim": dim_of(followed.student), "teacher_dim": teacher_dim}
-    return why_not_same(**dims) or _why_outside(followed.objective.build(**dims))
+    return why_not_same(**dims) or followed.objective.build(**dims).why_outside()
 
 
 def dim_of(student: Spec[Any]) -> int:
@@ -120,12 +118,6 @@ def why_not_same(student_dim: int, teacher_dim: int) -> str:
     if student_dim == teacher_dim:
         return ""
     return f"its vectors have {student_dim} dimensions and its teacher's {teacher_dim}"
-
-
-def _why_outside(objective: nn.Module) -> str:
-    if isinstance(objective, SpaceObjective):
-        return objective.why_outside()
-    return f"its objective {type(objective).__name__} does not fit its vectors to its teacher's"
 
 
 def _outside(what: str, reason: str) -> BadInput:
@@ -209,7 +201,7 @@ def _teachers_of(store: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _has_several(store: Mapping[str, Any]) -> bool:
-    """Whether the vectors of a store, or of several sources, are those of several teachers."""
+    """Return whether the vectors of a store, or of several sources, are those of several teachers."""
     return "members" in store["with"].get("parts", [store])[0]["with"]
 
 

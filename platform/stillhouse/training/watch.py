@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from stillhouse.core.roles import NO_PROMPTS, Prompts
-from stillhouse.core.types import Encoder, FloatArray, LowRankObjective, PairModel
+from stillhouse.core.types import Encoder, FloatArray, PairModel
 from stillhouse.evaluation.geometry import collapse
 from stillhouse.students.encoder import StudentEncoder, evaluating
 from stillhouse.students.pair_scorer import PairScorer
@@ -47,7 +47,7 @@ def measure(
             scorer = encoder_of(student, stage.max_length, stage.autocast, device, stage.prompts)
             return ({} if evaluate is None else dict(evaluate(scorer))), None
         vectors = watched_vectors(student, table, device)
-        few = isinstance(module.objective, LowRankObjective) and module.objective.few_directions
+        few = module.objective.few_directions
         reason = collapse(vectors, few_directions=few) if len(vectors) >= 2 else None
         if reason is not None or evaluate is None:
             return {}, reason

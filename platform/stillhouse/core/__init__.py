@@ -1,1 +1,1 @@
-"""What every other package builds on: errors, identity, artifacts, the console, devices and processes."""
+"""The ground floor: errors, identity, artifacts, the console, devices and processes."""

@@ -145,7 +145,7 @@ def _stderr_to(file: TextIO) -> Iterator[None]:
 
 
 def _is_descriptor_2(stream: TextIO) -> bool:
-    """Whether a stream writes to descriptor 2; that of a notebook does not."""
+    """Return whether a stream writes to descriptor 2; that of a notebook does not."""
     try:
         return stream.fileno() == 2
     except OSError:
@@ -280,7 +280,7 @@ def job_clock() -> JobClock:
 
 
 def on_terminal() -> bool:
-    """Whether progress is printed to a terminal, where it is a bar."""
+    """Return whether progress is printed to a terminal, where it is a bar."""
     return progress_bar.is_terminal(_error_stream())
 
 

@@ -151,7 +151,7 @@ def short_write(path: object) -> Hindered:
 
 
 def is_short_write(error: BaseException) -> bool:
-    """Whether torch found less in a file than it had written to it."""
+    """Return whether torch found less in a file than it had written to it."""
     return isinstance(error, RuntimeError) and "inline_container" in str(error) and "pos" in str(error)
 
 

@@ -125,7 +125,7 @@ def stated_sums(manifest: Mapping[str, Any]) -> dict[str, str]:
 
 
 def is_whole(folder: Path, *, contents: bool) -> bool:
-    """Whether an artifact is finished and undamaged; what is damaged is reported and put aside.
+    """Return whether an artifact is finished and undamaged; what is damaged is reported and put aside.
 
     Args:
         folder: The artifact's folder.
@@ -233,7 +233,7 @@ def _problem(path: Path, expected: str, contents: bool, manifest: Mapping[str, A
 
 
 def _is_same(path: Path, expected: str) -> bool:
-    """Whether a file has the checksum; one that was compared already is not read again."""
+    """Return whether a file has the checksum; one that was compared already is not read again."""
     rule = comparing()
     if rule == "never":
         return True
@@ -275,7 +275,7 @@ class _Record:
         return None if root is None else _records.setdefault(root, cls(root))
 
     def has(self, path: Path, stamp: _Stamp, expected: str) -> bool:
-        """Whether the file was found to have this checksum and has not been replaced since."""
+        """Return whether the file was found to have this checksum and has not been replaced since."""
         self._read()
         return self.known.get(self._name(path)) == [*stamp, expected]
 

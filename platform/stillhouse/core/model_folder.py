@@ -1,4 +1,4 @@
-"""What a model's folder says: read once into one frozen value, which everything that opens the folder takes.
+"""A model's folder, read once into one frozen value, which everything that opens the folder takes.
 
 A folder is one of sentence-transformers, with ``modules.json``, or a plain Hugging Face encoder. What changes
 a vector, or how vectors are compared, is honoured wherever the model runs, or refused here by its name.
@@ -109,7 +109,7 @@ class ModelFolder:
 
     @property
     def static(self) -> bool:
-        """Whether the first module is a table of token vectors."""
+        """True if the first module is a table of token vectors."""
         return self.first == STATIC
 
     @property
@@ -119,17 +119,17 @@ class ModelFolder:
 
     @property
     def lower(self) -> bool:
-        """Whether sentence-transformers lower-cases texts before this folder's tokenizer."""
+        """True if sentence-transformers lower-cases texts before this folder's tokenizer."""
         return bool(self.settings.get("do_lower_case", False)) and not self.static
 
     @property
     def truncation_side(self) -> str:
-        """Where longer texts are cut."""
+        """Side on which longer texts are cut."""
         return self._side("truncation")
 
     @property
     def padding_side(self) -> str:
-        """Where shorter texts are padded by stock sentence-transformers."""
+        """Side on which stock sentence-transformers pads shorter texts."""
         return self._side("padding")
 
     @property
@@ -148,7 +148,7 @@ class ModelFolder:
 
     @property
     def similarity(self) -> str:
-        """How vectors are compared: ``cosine``, ``dot``, ``euclidean`` or ``manhattan``."""
+        """Name of the comparison of vectors: ``cosine``, ``dot``, ``euclidean`` or ``manhattan``."""
         return str(self.stated.get("similarity_fn_name") or "cosine")
 
     @property
@@ -188,7 +188,7 @@ class ModelFolder:
 
     @property
     def pools_prompt(self) -> bool:
-        """Whether the pooling reads the tokens of the prompt (``include_prompt``), as most do."""
+        """True if the pooling reads the tokens of the prompt (``include_prompt``), as most do."""
         config = next((module.config for module in self.modules if module.kind == "Pooling"), {})
         return bool(config.get("include_prompt", True))
 
@@ -279,7 +279,7 @@ class ModelFolder:
         return str(stated or self._backend(what).get("direction", RIGHT)).lower()
 
     def _backend(self, part: str) -> Mapping[str, Any]:
-        """What ``tokenizer.json`` itself says of its truncation or padding."""
+        """Return the truncation or padding that ``tokenizer.json`` itself states."""
         file = self.transformer / "tokenizer.json"
         return _backend_settings(file, _stamp(file)).get(part) or {} if file.is_file() else {}
 

@@ -79,7 +79,7 @@ def read_note(path: Path, consequence: str) -> dict[str, Any] | None:
 
 
 def has_note(path: Path) -> bool:
-    """Whether a note exists and can be read; a damaged one is put aside, to be made again."""
+    """Return whether a note exists and can be read; a damaged one is put aside, to be made again."""
     return read_note(path, "What it remembers is made again.") is not None
 
 

@@ -17,13 +17,13 @@ _drawing = threading.RLock()
 
 
 def is_terminal(page: TextIO) -> bool:
-    """Whether a stream is a terminal that can erase a line, or this process serves a notebook."""
+    """Return whether a stream is a terminal that can erase a line, or this process serves a notebook."""
     return in_notebook() or (page.isatty() and os.environ.get("TERM", "") not in ("", "dumb"))
 
 
 @functools.cache
 def in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook that can show widgets."""
+    """Return whether this process is the kernel of a notebook that can show widgets."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return "IPKernelApp" in getattr(shell, "config", ()) and find_spec("ipywidgets") is not None
 
@@ -57,7 +57,7 @@ def erase() -> None:
 
 
 def _layout(total: int | None, words: str) -> str:
-    """What tqdm fills in: the work, the bar if there is one, and the words as they are."""
+    """Return the format that tqdm fills in: the work, the bar if there is one, and the words as they are."""
     length = "" if in_notebook() else f":{_WIDTH}"
     bar = "" if total is None else f" {{percentage:3.0f}} % |{{bar{length}}}|"
     return f"  {{desc}}:{bar} " + words.replace("{", "{{").replace("}", "}}")

@@ -37,7 +37,7 @@ class Prompts:
         return {QUERY: self.query, DOCUMENT: self.document, PLAIN: self.plain}[role]
 
     def __bool__(self) -> bool:
-        """Whether any role has a prompt."""
+        """Return whether any role has a prompt."""
         return bool(self.query or self.document or self.plain)
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ NO_PROMPTS = Prompts()
 
 @dataclass(frozen=True)
 class Reading:
-    """How a model reads texts.
+    """A model's way of reading texts.
 
     Attributes:
         max_length: Tokens per text, prompt and special tokens included; longer texts are cut.

@@ -1,4 +1,4 @@
-"""What ends a command from outside: SIGTERM, as Ctrl-C does, and memory that is too short for a thread."""
+"""Ends from outside: SIGTERM, which acts as Ctrl-C, and memory that is too short for a thread."""
 
 import contextlib
 import os

@@ -21,7 +21,7 @@ _DESCRIPTORS = ("/dev/fd/", "/dev/std", "/proc/")
 
 
 def is_file(path: Path) -> bool:
-    """Whether a path names a regular file, or one that can be made."""
+    """Return whether a path names a regular file, or one that can be made."""
     if path == STDOUT or str(path.absolute()).startswith(_DESCRIPTORS):
         return False
     return path.is_file() or not path.exists()

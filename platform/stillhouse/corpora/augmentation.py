@@ -29,7 +29,7 @@ _SIDES = ((0,), (1,), (0, 1))
 
 @dataclass(frozen=True)
 class Rules:
-    """How strongly a text is changed; the defaults are those of Tang et al.
+    """Strength of the changes to a text; the defaults are those of Tang et al.
 
     Attributes:
         mask: Probability that a word is masked.

@@ -33,7 +33,7 @@ _GOES_ON = re.compile(r"[^\w\s.,'’\"“”()\[\]{}/:=*+<>|`#&%$@~^\\-]\W*\w|\.
 
 
 class Barrier:
-    """What an experiment measures with, by evaluator, and how much was left out of training for it.
+    """Texts that an experiment measures with, by evaluator, and the number left out of training for each.
 
     Args:
         workspace: Holds the tables.
@@ -59,7 +59,7 @@ class Barrier:
 
     @property
     def signature(self) -> dict[str, Any]:
-        """What the barred texts depend on."""
+        """Everything that the barred texts depend on."""
         tables = {name: [table.sha256 for table in tables] for name, tables in self.tables.items()}
         return {"version": VERSION, "tables": tables}
 
@@ -169,7 +169,7 @@ class Barrier:
         return {"kept": kept, "left_out": counts}
 
     def refusal(self, what: str, counts: Mapping[str, int]) -> BadInput:
-        """What to raise where nothing is left to train on."""
+        """Return the error for a case in which nothing is left to train on."""
         each = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
         return BadInput(
             f"there must be enough {what} that the experiment does not measure with, but too few are left to "
@@ -178,7 +178,7 @@ class Barrier:
 
 
 def is_telling(sentence: str) -> bool:
-    """Whether a sentence is long enough to tell which text it comes from."""
+    """Return whether a sentence is long enough to tell which text it comes from."""
     words, characters = sentence.count(" ") + 1, len(_UNSPACED.findall(sentence))
     return words >= LEAST_WORDS or characters >= LEAST_CHARACTERS
 

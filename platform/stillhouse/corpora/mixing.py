@@ -49,12 +49,12 @@ class MixSource:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return self.corpus if isinstance(self.corpus, str) else self.corpus.label
 
     @property
     def is_read(self) -> bool:
-        """Whether files are read for it."""
+        """True if files are read for it."""
         return isinstance(self.corpus, str) and self.share > 0
 
     @property
@@ -76,7 +76,7 @@ class MixSource:
         return corpus_label(self.corpus) if isinstance(self.corpus, str) else self.corpus.label
 
     def signature(self) -> dict[str, Any]:
-        """What the texts depend on: the files and how they are read."""
+        """Return everything that the texts depend on: the files and the options of reading."""
         if isinstance(self.corpus, TextTable):
             return {"table": self.corpus.sha256}
         return {"source": self.corpus, "files": source_files(self.corpus), "options": self.options}
@@ -91,7 +91,7 @@ class MixSource:
 
 @dataclass(frozen=True)
 class Mixed:
-    """What a mix consists of; each list has one entry per source, None where a source has no text in it.
+    """The parts of a mix; each list has one entry per source, None where a source has no text in it.
 
     Attributes:
         train: The texts to train on, and their number.

@@ -62,7 +62,7 @@ class SearchTask:
 
 @dataclass(frozen=True)
 class TaskFiles:
-    """Where the splits of a collection are.
+    """Files of the splits of a collection.
 
     Attributes:
         path: The collection's folder.

@@ -1,4 +1,4 @@
-"""Which keys were seen before, of any number of keys, with bounded memory, and which number each got.
+"""A set of any number of keys with bounded memory, which gives each key a number.
 
 The keys are kept in sorted runs: a batch of new ones is a run, and runs of similar size are merged, so that
 there are few and each key is moved a few times only. Large runs are files, which are searched through memory
@@ -36,7 +36,7 @@ class SeenKeys:
         self.count = 0
 
     def new(self, keys: bytes) -> npt.NDArray[np.bool_]:
-        """Which of some keys are seen for the first time; of equal ones among them, the first.
+        """Return which of some keys are seen for the first time; of equal ones among them, the first.
 
         Args:
             keys: N keys one after another; they count as seen from now on.
@@ -100,7 +100,7 @@ def _order(keys_N2: Keys) -> npt.NDArray[np.int64]:
 
 
 def _places(run_R3: Keys, keys_N2: Keys) -> npt.NDArray[np.int64]:
-    """Where some keys are in a run, -1 where they are not; both are sorted."""
+    """Return the places of some keys in a run, -1 for those that are not in it; both are sorted."""
     place = np.searchsorted(run_R3[:, 0], keys_N2[:, 0])
     found = np.full(len(keys_N2), -1)
     open_ = np.arange(len(keys_N2))

@@ -488,7 +488,7 @@ def write_rows(
 
 @dataclass(frozen=True)
 class Rows:
-    """What the rows of examples hold.
+    """The content of rows of examples.
 
     Attributes:
         ids: int64 row ids by column, (N,) or (N, K).
@@ -601,7 +601,7 @@ _ARRAYS = {"qrels": "qrels_N3", "own": "own_N2", "names": "names_N"}
 
 @dataclass(frozen=True)
 class Judgements:
-    """What says which passage answers which query.
+    """Relevance judgements: which passage answers which query.
 
     Attributes:
         qrels_N3: int64 judgements: query row, passage row, gain. Passages without a text have rows below -1.

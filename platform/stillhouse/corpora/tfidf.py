@@ -66,7 +66,7 @@ class _Texts:
 
 @dataclass(frozen=True)
 class _Counts:
-    """How often each term occurs in each text: distinct keys, ascending, and a matrix (texts, terms)."""
+    """Occurrences of each term in each text: distinct keys, ascending, and a matrix (texts, terms)."""
 
     keys: Ids
     counts: Matrix

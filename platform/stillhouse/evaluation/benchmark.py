@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """How a suite is run.
+    """Options of a run of a suite.
 
     Attributes:
         final: Open the test splits.
@@ -43,7 +43,7 @@ class Options:
 
 @dataclass(frozen=True)
 class About:
-    """What the figures of a set are computed from.
+    """Data, items and notes behind the figures of a set.
 
     Attributes:
         split: ``dev``, ``train`` or ``test``; ``all`` of a set without splits.
@@ -112,7 +112,7 @@ class Suite(Protocol):
 
     @property
     def NEEDS_DATA(self) -> bool:
-        """Whether it reads published files from the data root."""
+        """True if it reads published files from the data root."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""What serving a model costs: parameters, sizes as float32, int8 and ONNX, speed, and an index of vectors."""
+"""The cost of serving a model: parameters, sizes as float32, int8 and ONNX, speed, an index of vectors."""
 
 import tempfile
 import time

@@ -57,7 +57,7 @@ class GlueSet:
 
     @property
     def pairs(self) -> bool:
-        """Whether the rows are pairs of texts."""
+        """True if the rows are pairs of texts."""
         return bool(TASKS[self.task].second)
 
 

@@ -1,4 +1,4 @@
-"""How fast a model reads pairs of texts: what serving a pair costs, whatever the pair is for."""
+"""Speed of reading pairs of texts: the cost of serving a pair, whatever the pair is for."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -41,7 +41,7 @@ class Augmentation:
         require(0 < self.probability <= 1, "0 < augmentation.probability <= 1", probability=self.probability)
 
     def __bool__(self) -> bool:
-        """Whether there are any copies."""
+        """Return whether there are any copies."""
         return bool(self.wordnet or self.translators)
 
     def check(self) -> None:

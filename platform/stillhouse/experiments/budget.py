@@ -14,7 +14,7 @@ DISTIL, FINETUNE = 8192, 768
 
 @dataclass(frozen=True)
 class Refit:
-    """How long the best trials of a search are trained again, on all of the rows; see `sweeps.refit`.
+    """Length of the second training of a search's best trials, on all of the rows; see `sweeps.refit`.
 
     Attributes:
         distil: Examples that the distillation stage sees; 0 takes as many as a trial.
@@ -38,7 +38,7 @@ class Refit:
 
     @property
     def asked_for(self) -> bool:
-        """Whether any trial is trained again."""
+        """True if any trial is trained again."""
         return self.top > 0 and (self.distil > 0 or self.finetune > 0)
 
 

@@ -1,4 +1,4 @@
-"""What every kind of data of an experiment offers, and how the kinds are found."""
+"""The contract of a kind of data of an experiment, and the list of the kinds."""
 
 import functools
 import importlib
@@ -55,7 +55,7 @@ class DataKind(Kind[P]):
         return ()
 
     def selects(self) -> tuple[str, ...]:
-        """What it lets an experiment select by, as names of ``selection.by``."""
+        """Return the names of ``selection.by`` that it offers."""
         return ()
 
     def agree(self, experiment: "Experiment") -> None:
@@ -80,7 +80,7 @@ class DataKind(Kind[P]):
         return self
 
     def present(self, experiment: "Experiment") -> bool:
-        """Whether anything of this kind reaches the methods."""
+        """Return whether anything of this kind reaches the methods."""
         return self.counts_as != "labels" or experiment.budget.finetune != 0
 
     def sketch(self, experiment: "Experiment") -> P:
@@ -88,7 +88,7 @@ class DataKind(Kind[P]):
         raise NotImplementedError
 
     def measured(self, context: "Preparation") -> "Mapping[str, Sequence[str | TextTable]]":
-        """What its evaluators measure with on dev and test, by evaluator; none of it is trained on."""
+        """Return the texts that its evaluators measure with on dev and test; none of them is trained on."""
         return {}
 
     def prepare(self, context: "Preparation") -> P | None:
@@ -109,7 +109,7 @@ class DataKind(Kind[P]):
         return value
 
     def at_hand(self, context: "Preparation") -> bool:
-        """Whether `prepare` reads the data in seconds: it is small, or has been read before."""
+        """Return whether `prepare` reads the data in seconds: it is small, or has been read before."""
         return True
 
     def glimpse(self, count: int) -> list[str]:

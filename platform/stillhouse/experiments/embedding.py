@@ -1,4 +1,4 @@
-"""Where and how the teacher runs."""
+"""Place and processes of the teacher's run."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from stillhouse.core.errors import require
 
 @dataclass(frozen=True)
 class Embedding:
-    """Where and how the teacher runs.
+    """Place and processes of the teacher's run.
 
     Attributes:
         actors: Teacher actors in the pool; 0 takes one per GPU, or one per CPU where there is no GPU.

@@ -33,7 +33,7 @@ def default_student() -> StudentChoice:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What all trials share.
+    """Everything that all trials share.
 
     Attributes:
         teacher: The large model, or several; a name or a path will do.
@@ -144,7 +144,7 @@ class Experiment:
 
     @property
     def uses_pydocs(self) -> bool:
-        """Whether the text is the corpus ``pydocs``, which has queries and labelled pairs of its own."""
+        """True if the text is the corpus ``pydocs``, which has queries and labelled pairs of its own."""
         return bool(getattr(self.source, "is_pydocs", False))
 
     @property

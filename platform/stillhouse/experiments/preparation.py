@@ -103,7 +103,7 @@ class Measure:
 
 @dataclass
 class Preparation:
-    """What the kinds of data of an experiment share while they are prepared.
+    """Everything that the kinds of data of an experiment share while they are prepared.
 
     A kind reads its data and registers the rest here: what the teacher must embed, what is done after that,
     what is measured, which texts students read, and facts for reports.
@@ -168,7 +168,7 @@ class Preparation:
         return self.experiment.lengths(self.teacher)
 
     def read_by_student(self, role: str) -> TokenLimit:
-        """What the student reads of a text of a role."""
+        """Return the part of a text of a role that the student reads."""
         student = self.experiment.student
         length = student.length(self.teacher, self.experiment.common_length(self.teacher))
         return TokenLimit(student.base(self.teacher), length, student.prompts.of(role))
@@ -180,7 +180,7 @@ class Preparation:
 
     @cached_property
     def runtimes(self) -> Chooser:
-        """What chooses the runtimes of the stores."""
+        """The chooser of runtimes for the stores."""
         return chooser_of(self.experiment, self.workspace, self.embedding, measures=self.measures)
 
     def store(self, texts: TextTable, role: str = PLAIN) -> TableStore:
@@ -241,7 +241,7 @@ class Preparation:
 
     @cached_property
     def barrier(self) -> Barrier:
-        """What is measured with. A kind declares it, and adds the texts that it holds out itself."""
+        """Texts that are measured with. A kind declares its own, and adds those that it holds out."""
         barrier = Barrier(self.workspace)
         for kind in self.experiment.kinds:
             measured = {} if kind.key in self.unread.kinds else kind.measured(self)
@@ -424,7 +424,7 @@ def _member_store(texts: TextTable, teacher: Member, role: str, *, max_length: i
 def chooser_of(
     experiment: Experiment, workspace: Workspace, embedding: Embedding, *, measures: bool = True
 ) -> Chooser:
-    """What chooses the runtimes of an experiment's stores.
+    """Return the chooser of runtimes for an experiment's stores.
 
     Args:
         experiment: Its teachers say which runtime is wanted.

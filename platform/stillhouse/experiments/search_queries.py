@@ -87,5 +87,5 @@ def measure_search(
 
 
 def asymmetric_search(experiment: "Experiment") -> bool:
-    """Whether queries also search passages that the teacher has embedded."""
+    """Return whether queries also search passages that the teacher has embedded."""
     return experiment.selection.by == ASYMMETRIC

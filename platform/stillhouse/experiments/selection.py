@@ -1,4 +1,4 @@
-"""What selects checkpoints and trials."""
+"""Selection of checkpoints and trials."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from stillhouse.core.type_casts import check_types
 
 @dataclass(frozen=True)
 class Selection:
-    """What selects checkpoints and trials on the dev split.
+    """The measure that selects checkpoints and trials on the dev split.
 
     Attributes:
         by: ``search``, ``asymmetric``, ``agreement`` or ``stsb``; empty takes ``search`` where the data has

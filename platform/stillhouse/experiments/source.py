@@ -68,7 +68,7 @@ class Source(Columns):
             require(not changed, "pydocs must be taken as it is: its sentences are chosen already", **changed)
 
     def read_options(self, context: "Preparation | None" = None) -> "ReadOptions":
-        """How the corpus is read; values that no text can satisfy are refused.
+        """Return the options of reading the corpus; values that no text can satisfy are refused.
 
         Raises:
             BadInput: See `ReadOptions`.

@@ -1,4 +1,4 @@
-"""What the published forms were taken for: collections, tasks, claims and files of vectors."""
+"""Published forms as they were understood: collections, tasks, claims and files of vectors."""
 
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -17,13 +17,13 @@ _LOOKED_AT = 100
 
 
 def collection_read(workspace: "Workspace", source: str, task: "SearchTask") -> Understood:
-    """What a collection was taken for."""
+    """Describe a collection as it was understood."""
     tables = {"query": task.dev.queries, "passage": task.dev.passages}
     return _understood(workspace, source, "collection", tables, note=task.summary)
 
 
 def task_read(workspace: "Workspace", name: str, root: str, examples: "Examples") -> Understood:
-    """What the training rows of a task were taken for."""
+    """Describe the training rows of a task as they were understood."""
     task, label_N = TASKS[task_name(name)], open_values(workspace, examples)["label"].tolist()
     labels = {task.labels[label]: count for label, count in sorted(Counter(label_N).items())}
     roles = {"text": task.first, **({"other": task.second} if task.second else {}), "label": task.label}
@@ -36,12 +36,12 @@ def task_read(workspace: "Workspace", name: str, root: str, examples: "Examples"
 
 
 def claims_read(workspace: "Workspace", source: str, examples: "Examples", note: str) -> Understood:
-    """What the claims and pages of FEVER were taken for."""
+    """Describe the claims and pages of FEVER as they were understood."""
     return _understood(workspace, source, "FEVER's claims and pages", dict(examples.columns), note=note)
 
 
 def vectors_read(vectors: "VectorFiles") -> Understood:
-    """What files of vectors were taken for."""
+    """Describe files of vectors as they were understood."""
     columns = zip(("text", "vector", "role"), vectors.columns, strict=True)
     length = "of length 1" if vectors.normalize else "not normalised"
     note = f"{vectors.dimension} dimensions, {length}"

@@ -31,7 +31,7 @@ POOLINGS = ("cls", "mean", "max", "last", "pooler")
 
 @dataclass(frozen=True)
 class PromptChoice:
-    """What the teacher is given before every text, by role.
+    """Prompts of the teacher, by role.
 
     Attributes:
         query: Text before every query and claim; ``@NAME`` takes the prompt that the model has of that name,
@@ -52,7 +52,7 @@ class PromptChoice:
 
 @dataclass(frozen=True)
 class BodyChoice:
-    """What every request to an endpoint has beside the texts, by role; it may name another ``model``.
+    """Fields of every request to an endpoint beside the texts, by role; they may name another ``model``.
 
     Attributes:
         query: A mapping such as ``{"input_type": "query"}``, for queries and claims.
@@ -170,7 +170,7 @@ class TeacherChoice:
 
     @property
     def is_model(self) -> bool:
-        """Whether the teacher is one model, not files of vectors, an endpoint or several teachers."""
+        """True if the teacher is one model, not files of vectors, an endpoint or several teachers."""
         return not self.vectors and not self.endpoint and not self.members
 
     @property

@@ -18,7 +18,7 @@ _NAME = re.compile(r"teacher_weight_([1-9][0-9]*)")
 
 
 def is_weight(name: str) -> bool:
-    """Whether a hyper-parameter is the weight of a teacher."""
+    """Return whether a hyper-parameter is the weight of a teacher."""
     return _NAME.fullmatch(name) is not None
 
 

@@ -1,4 +1,4 @@
-"""What nothing reads, and so is not made."""
+"""Inputs that no stage reads."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from stillhouse.experiments.kinds.labelled_task import LabelledTask
 
 @dataclass(frozen=True)
 class Unread:
-    """What no stage of a plan reads, so that it is not made.
+    """Inputs that no stage of a plan reads, so that they are not made.
 
     Attributes:
         vectors: Whether the teacher's vectors of the unlabelled sentences are among it.
@@ -22,7 +22,7 @@ class Unread:
 
 
 def beside_task(experiment: Experiment) -> Unread | None:
-    """What is not read where a task is named without any text, to measure models on the task alone.
+    """Return the inputs to leave out where a task is named without any text, to measure models on it alone.
 
     None where there is no task, or where text was named too.
     """

@@ -1,1 +1,1 @@
-"""What is written for people: tables, figures, comparisons and model cards."""
+"""Pages for people: tables, figures, comparisons and model cards."""

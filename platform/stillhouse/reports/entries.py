@@ -45,12 +45,12 @@ class Entry:
 
     @property
     def whole(self) -> bool:
-        """Whether it ran to its end: only such rows are drawn and averaged."""
+        """True if it ran to its end: only such rows are drawn and averaged."""
         return self.state in ("finished", "tested")
 
     @property
     def trained(self) -> bool:
-        """Whether its own run trained it, so that its parameters say how."""
+        """True if its own run trained it, so that its parameters say how."""
         return self.kind in (*_TRIALS, "run")
 
 

@@ -52,7 +52,7 @@ class Inert:
 
     @property
     def sentence(self) -> str:
-        """What the user is told."""
+        """The message to the user."""
         fixed = f"leave it out of the search (--set {self.name}={_option(self.preset)})"
         trials = f"all {self.trials} trials" if self.trials > 1 else "the one trial that measured it"
         return (

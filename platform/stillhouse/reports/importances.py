@@ -57,7 +57,7 @@ class Importances:
         return 1 / max(1, len(self.shares))
 
     def clear(self, importance: Importance) -> bool:
-        """Whether the whole interval is above the share that pure noise gives."""
+        """Return whether the whole interval is above the share that pure noise gives."""
         return importance.low > self.equal_share
 
 

@@ -119,7 +119,7 @@ your use."""
 
 @dataclass(frozen=True)
 class Card:
-    """What is known of a trained student.
+    """The known facts of a trained student.
 
     Attributes:
         name: Its name.
@@ -190,7 +190,7 @@ class DevChange(NamedTuple):
 
 @dataclass(frozen=True)
 class Deployed:
-    """What is particular to one export of a student.
+    """The facts of one export of a student.
 
     Attributes:
         form: One of the formats of `students.export.formats`, ``towers``, or ``asymmetric``.

@@ -273,7 +273,7 @@ def _shortened(parts: Sequence[str]) -> str:
 
 
 def _legend(figures: Sequence[str]) -> str:
-    """What the brief names stand for."""
+    """Return the meanings of the brief names."""
     pairs = zip(_brief(figures), figures, strict=True)
     return ", ".join(f"{brief} is {name}" for brief, name in pairs if brief != name)
 

@@ -188,7 +188,7 @@ _PACKED_TYPES = ("bert", "electra", "roberta", "xlm-roberta", "camembert")
 
 
 def packs(backbone: "PreTrainedModel", device: torch.device) -> bool:
-    """Whether a batch can go through a model as one row, see `students.cpu.packing`.
+    """Return whether a batch can go through a model as one row, see `students.cpu.packing`.
 
     It can on a CPU, with this package's attention, in an architecture for which that is known to be the same.
     """
@@ -237,7 +237,7 @@ class BackboneStudent(nn.Module):
         return words_NH
 
     def packs(self, device: torch.device) -> bool:
-        """Whether a batch can go through the encoder as one row."""
+        """Return whether a batch can go through the encoder as one row."""
         return packs(self.backbone, device)
 
     def run_packed(self, packing: Packing) -> tuple[Tensor, ...]:

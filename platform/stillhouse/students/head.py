@@ -29,7 +29,7 @@ _UNLIMITED = 1 << 20
 
 
 class Head(NamedTuple):
-    """How a published model makes one vector of its states.
+    """The way from a published model's states to one vector.
 
     Attributes:
         pooling: One of `HEADS`, or the names that its modules state, joined by ``+``.
@@ -124,7 +124,7 @@ def check_published(model: Model) -> None:
 
 
 def gives_unit_vectors(base: Teacher) -> bool:
-    """Whether a teacher's vectors have length 1."""
+    """Return whether a teacher's vectors have length 1."""
     return head_of(base).normalize
 
 
@@ -314,7 +314,7 @@ def require_dense(base: Model) -> None:
 
 
 def has_pooler(base: Model) -> bool:
-    """Whether a model has a pooler; see `load_pooler`."""
+    """Return whether a model has a pooler; see `load_pooler`."""
     try:
         load_pooler(base)
     except BadInput:
@@ -341,7 +341,7 @@ def _stated_head(model: Model) -> Head:
 
 
 def _is_decoder(folder: ModelFolder) -> bool:
-    """Whether a folder was saved as a causal language model, by the rule of sentence-transformers."""
+    """Return whether a folder was saved as a causal language model, by the rule of sentence-transformers."""
     architectures = folder.config.get("architectures") or [""]
     return str(architectures[0]).endswith("ForCausalLM") and bool(folder.config.get("is_causal", True))
 
@@ -375,7 +375,7 @@ def _is_linear(dense: Module) -> bool:
 
 
 def _plain_dense(dense: Module) -> bool:
-    """Whether a dense layer maps a text's vector to its next one, and nothing is added."""
+    """Return whether a dense layer maps a text's vector to its next one, and nothing is added."""
     ends = (dense.config.get(f"module_{end}_name") or _VECTOR for end in ("input", "output"))
     return all(end == _VECTOR for end in ends) and not dense.config.get("use_residual", False)
 

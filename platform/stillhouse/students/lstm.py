@@ -38,7 +38,7 @@ class MaskedLSTM(nn.Module):
 
     @property
     def bidirectional(self) -> bool:
-        """Whether it reads the text from both ends."""
+        """True if it reads the text from both ends."""
         return len(self.backwards) > 0
 
     def forward(self, states_BTH: Tensor, mask_BT: Tensor, dropout: nn.Module | None = None) -> list[Tensor]:

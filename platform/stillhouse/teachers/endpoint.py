@@ -63,7 +63,7 @@ class _Stopped(Exception):
 
 @dataclass
 class Count:
-    """What was asked of an endpoint.
+    """Number of texts, tokens and requests sent to an endpoint.
 
     Attributes:
         texts: Number of texts that were answered.
@@ -78,7 +78,7 @@ class Count:
     repeated: int = 0
 
     def sentence(self, endpoint: Endpoint) -> str:
-        """What was asked, in one line, with the cost where the price is known."""
+        """Say in one line what was asked, with the cost where the price is known."""
         price = endpoint.requests.price
         cost = f", {self.tokens * price / 1e6:.4g} at {price:g} per million" if price and self.tokens else ""
         tokens = f"{self.tokens:,} tokens{cost}" if self.tokens else "tokens not counted by the endpoint"

@@ -66,7 +66,7 @@ def check_weights(path: Path) -> None:
 
 
 def _problem(path: Path) -> str:
-    """What is wrong with a safetensors file; empty if nothing is."""
+    """Say what is wrong with a safetensors file; empty if nothing is."""
     size = path.stat().st_size
     with path.open("rb") as file:
         start = file.read(8)

@@ -143,7 +143,7 @@ def remark_of(vectors: VectorFiles) -> str:
 
 @dataclass
 class Found:
-    """What a pass over the files found for some texts.
+    """The vectors that a pass over the files found for some texts.
 
     Attributes:
         vectors_NE: A vector per distinct text, by role; zero where there is none.

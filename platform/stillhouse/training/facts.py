@@ -1,4 +1,4 @@
-"""What a model card says of a stage and what its plan does not state: names, and what its figures count."""
+"""Facts of a stage for its model card that its plan does not state: names, and the items of its figures."""
 
 from collections.abc import Iterator
 from dataclasses import asdict

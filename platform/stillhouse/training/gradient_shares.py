@@ -34,7 +34,7 @@ PREFIX = "gradient_share/"
 
 
 def measured_at(step: int, steps: int) -> bool:
-    """Whether a step, counted from 1, of a stage of so many steps is measured."""
+    """Return whether a step, counted from 1, of a stage of so many steps is measured."""
     return step in STEPS and step <= max(1, SHARE * steps)
 
 

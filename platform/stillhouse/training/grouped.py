@@ -26,7 +26,7 @@ class PackingStudent(Protocol):
     """A student whose encoder can run on one row of all tokens, see `students.cpu.packing`."""
 
     def packs(self, device: torch.device) -> bool:
-        """Whether it can on this device."""
+        """Return whether it can on this device."""
         ...
 
     def run_packed(self, packing: Packing) -> tuple[Tensor, ...]:
@@ -79,7 +79,7 @@ def encode_grouped(student: Any, tokens: Tokens, size: int = 0) -> Encoding:
 
 
 def _packs(student: PackingStudent, lengths_B: Tensor) -> bool:
-    """Whether a batch goes through the encoder as one row: in training, if every text has a token."""
+    """Return whether a batch goes through the encoder as one row: in training, if every text has a token."""
     return torch.is_grad_enabled() and student.packs(lengths_B.device) and int(lengths_B.min()) > 0
 
 

@@ -1,4 +1,4 @@
-"""What a trained student's stages have on record: their dev figures and losses."""
+"""The record of a trained student's stages: dev figures and losses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

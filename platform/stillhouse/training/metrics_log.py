@@ -84,7 +84,7 @@ class Pulse:
             self.path.unlink(missing_ok=True)
 
     def due(self) -> bool:
-        """Whether the last beat was some seconds ago, or there was none."""
+        """Return whether the last beat was some seconds ago, or there was none."""
         return time.monotonic() - self._last >= PULSE_S
 
     def beat(self, examples: int, *, evaluating: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What a model's name stands for, and the model as an encoder in its own runtime.
+"""Models by name, and a model as an encoder in its own runtime.
 
 A name is one of these, in this order: an ONNX file; the folder of a finished stage, of a sweep, or of an
 export in any form; a stage's or a sweep's name in the workspace; a model that sentence-transformers loads. A
@@ -85,7 +85,7 @@ def _objective_in(folder: Path, manifest: dict[str, Any], student_dim: int) -> n
 
 @dataclass(frozen=True)
 class Source:
-    """What a model's name stands for.
+    """The model that a name stands for.
 
     Attributes:
         name: The name that the user gave.

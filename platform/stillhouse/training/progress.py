@@ -10,7 +10,7 @@ from stillhouse.values.stage import Stage
 
 
 class Course(Protocol):
-    """How long a run is."""
+    """The length of a run."""
 
     @property
     def steps(self) -> int:
@@ -74,7 +74,7 @@ class Progress:
     gradient_shares: list[dict[str, float]] = field(default_factory=list)
 
     def ended(self, stage: Stage, course: Course) -> bool:
-        """Whether the budget or the patience is exhausted."""
+        """Return whether the budget or the patience is exhausted."""
         return self.step >= course.steps or 0 < stage.patience <= self.without_better
 
     def note(self, stage: Stage, course: Course, metrics: Mapping[str, float], keep: int) -> Evaluation:
@@ -107,7 +107,7 @@ class Progress:
 
 
 def evaluation_due(course: Course, every: int, step: int) -> bool:
-    """Whether to evaluate after a step: at the end, and whenever an interval is complete.
+    """Return whether to evaluate after a step: at the end, and whenever an interval is complete.
 
     An evaluation that falls within half an interval of the end is left to the end.
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Soup:
-    """What became of a stage's soup.
+    """The result of a stage's soup.
 
     Attributes:
         steps: The steps whose weights it is the mean of, best first.

@@ -1,4 +1,4 @@
-"""Where a plan runs."""
+"""The place of a plan's run."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ def threads_alone(*, local: bool, workers: int) -> int:
 
 @dataclass(frozen=True)
 class Where:
-    """Where a plan runs, which does not affect what it computes.
+    """The place of a plan's run, which does not affect what it computes.
 
     Attributes:
         device: ``auto`` (whatever the machine has), ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.

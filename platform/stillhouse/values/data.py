@@ -107,7 +107,7 @@ class VectorFiles(Named):
 
 @dataclass(frozen=True)
 class Requests:
-    """How an endpoint is asked; nothing of it changes a vector.
+    """Settings of the requests to an endpoint; none of them changes a vector.
 
     Attributes:
         batch: Texts per request.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mining:
-    """Which passages may be hard negatives of a pair.
+    """The rule by which passages become hard negatives of a pair.
 
     The names are those of sentence-transformers' ``mine_hard_negatives``. A positive of the query, and a
     passage with the text of one, is never a negative, and counts in no rank.

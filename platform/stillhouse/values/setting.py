@@ -1,4 +1,4 @@
-"""What all trials of an experiment share: its prepared data by kind, and how long stages are."""
+"""The prepared data of an experiment by kind, and the length of its stages: all that its trials share."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -90,7 +90,7 @@ class PairData:
 
 @dataclass(frozen=True)
 class ScoreData:
-    """Where a reranker's scores of the pairs and their hard negatives come from.
+    """The source of a reranker's scores of pairs and their hard negatives.
 
     Attributes:
         given: Whether the pairs come with them, as the value ``scores``, (N, 1 + K), the passage's first.
@@ -142,7 +142,7 @@ class TaskData:
 
 @dataclass(frozen=True)
 class Setting(Loop):
-    """What all trials of an experiment share: everything but the hyper-parameters.
+    """Everything that all trials of an experiment share: all but the hyper-parameters.
 
     Attributes:
         teacher: The large model.

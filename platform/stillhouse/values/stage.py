@@ -106,7 +106,7 @@ class Live(Named):
 
 @dataclass(frozen=True, kw_only=True)
 class Loop:
-    """How the training loop makes batches, and which weights it keeps.
+    """Settings of the training loop: its batches, and the weights that it keeps.
 
     Users state it in a budget, a `Setting` passes it on, and a `Stage` has it.
 
@@ -252,7 +252,7 @@ class Stage(Loop, Named):
 
     @property
     def by_length(self) -> bool:
-        """Whether which texts share a batch depends on their lengths."""
+        """True if which texts share a batch depends on their lengths."""
         return self.batch_tokens > 0 or self.length_window > 0
 
     @property

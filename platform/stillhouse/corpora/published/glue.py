@@ -24,7 +24,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """How a task is published.
+    """The published form of a task.
 
     Attributes:
         first: Column of the (first) text.

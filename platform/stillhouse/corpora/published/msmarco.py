@@ -69,7 +69,7 @@ class MarcoPairs:
 
     @property
     def has_negatives(self) -> bool:
-        """Whether every line has a passage that is not relevant."""
+        """True if every line has a passage that is not relevant."""
         return not self.texts or self.pairs.name.startswith(ID_TRIPLES)
 
     def rows(self, taking: Taking[Any], *, negatives: bool = True) -> Iterator[Mapping[str, str]]:

@@ -26,7 +26,7 @@ TEXTS = Schema(owner="sentences")
 
 @dataclass(frozen=True)
 class TokenLimit:
-    """What a model reads of a text.
+    """The part of a text that a model reads.
 
     Attributes:
         tokenizer: The model.
@@ -39,14 +39,14 @@ class TokenLimit:
     prompt: str = ""
 
     def __call__(self, text: str) -> bool:
-        """Whether the model reads the whole text."""
+        """Return whether the model reads the whole text."""
         tokenizer = cached_tokenizer(Path(self.tokenizer.path), self.max_length)
         return int(tokenizer.whole_lengths([self.prompt + text])[0]) <= self.max_length
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a corpus is read; part of the identity of the result.
+    """Options of reading a corpus; part of the identity of the result.
 
     Attributes:
         column: Field with the text, in formats with fields; None takes ``text``, ``sentence``, or the only

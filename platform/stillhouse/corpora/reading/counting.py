@@ -1,4 +1,4 @@
-"""How many rows of a source are taken: one rule for every kind of data and every form of file.
+"""The number of rows that is taken of a source: one rule for every kind of data and form of file.
 
 Without a number (None or 0) everything is read. A number N takes N distinct rows of the whole source, those
 with the smallest hashes, whatever their order; a larger number adds rows to those of a smaller one.
@@ -79,7 +79,7 @@ class Taking(Generic[T]):
             self.partial = drawn.left_out
 
     def said(self, kept: int, what: str = "rows") -> str:
-        """How many rows are kept, and of how many.
+        """Return the number of rows that are kept, and of how many, in words.
 
         Args:
             kept: Number of rows that are kept.

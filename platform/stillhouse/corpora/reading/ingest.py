@@ -71,7 +71,7 @@ def ingest(
 def quick_to_ingest(
     workspace: Workspace, source: str, options: ReadOptions, barrier: "Callable[[], Barrier]"
 ) -> bool:
-    """Whether `ingest` takes seconds: the corpus has been read already, or it is small."""
+    """Return whether `ingest` takes seconds: the corpus has been read already, or it is small."""
     files = source_files(source)
     if not files and 0 < (options.limit or 0) <= _FEW_TEXTS:
         return True
@@ -103,7 +103,7 @@ def _counted(texts: Iterator[str | Rejected], progress: Progress) -> Iterator[st
 
 
 def _understood(folder: Path, reading: Reading[str]) -> Understood:
-    """What a corpus was taken for, with the rows of its table."""
+    """Describe a corpus as it was understood, with the rows of its table."""
     found = read_manifest(folder)
     reading.aside.update(found["quarantine_reasons"])
     note = [f"reasons in {folder / QUARANTINE}"] if found["quarantined"] else []

@@ -219,7 +219,7 @@ def _sides(corpus: ParallelCorpus, columns: Sequence[str], rows: Sequence[Row]) 
 
 
 def _is_text(values: Sequence[Any]) -> bool:
-    """Whether a column has texts, and not numbers alone."""
+    """Return whether a column has texts, and not numbers alone."""
     given = [value for value in values if not missing(value)]
     return all(isinstance(value, str) for value in given) and (
         not given or not all(value.strip().isdigit() for value in given)

@@ -69,7 +69,7 @@ Numbered = Iterator[tuple[int, Row | Rejected]]
 
 
 class Cells(NamedTuple):
-    """How the cells of CSV and TSV are told apart and named.
+    """Delimiter, quoting and header of CSV and TSV.
 
     Attributes:
         delimiter: Character between them, or ``tab``; empty recognises it.
@@ -109,7 +109,7 @@ class Table:
     notes: Counter[str] = field(default_factory=Counter)
 
     def where(self, number: int) -> str:
-        """Where a row stands."""
+        """Return the place of a row, for messages."""
         return f"{self.unit} {number} of {self.source}"
 
     def strict_rows(self, what: str = "") -> Iterator[tuple[int, Row]]:
@@ -153,17 +153,17 @@ def check_encoding(encoding: str) -> None:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text has no lone surrogate: undecodable bytes become some, and JSON can spell them."""
+    """Return whether a text has no lone surrogate: undecodable bytes become some, and JSON can spell them."""
     return text.isascii() or _SURROGATE.search(text) is None
 
 
 def is_unicode_row(row: Row) -> bool:
-    """Whether all texts of a row are Unicode; see `is_unicode`."""
+    """Return whether all texts of a row are Unicode; see `is_unicode`."""
     return is_unicode(json.dumps(row, ensure_ascii=False, default=str))
 
 
 def missing(value: Any) -> bool:
-    """Whether a cell has no value: it is empty, null or NaN."""
+    """Return whether a cell has no value: it is empty, null or NaN."""
     return value is None or value == "" or value != value
 
 
@@ -186,7 +186,7 @@ def readable(
 
 
 def _packing(system: Any, path: str) -> str | None:
-    """How a file is compressed, by its first bytes."""
+    """Return the compression of a file, by its first bytes."""
     with system.open_input_stream(path, compression=None) as stream:
         head = stream.read(6)
     return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
@@ -532,7 +532,7 @@ def _require_names(columns: Sequence[str], second: Sequence[str], path: str) -> 
 
 
 def _is_data(name: str) -> bool:
-    """Whether the name of a column looks like a cell: a sentence, a long text or a number."""
+    """Return whether the name of a column looks like a cell: a sentence, a long text or a number."""
     with suppress(ValueError):
         float(name)
         return True

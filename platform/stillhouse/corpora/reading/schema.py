@@ -61,7 +61,7 @@ def as_names(text: str, field: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Schema:
-    """How files with columns are read where they do not say it themselves; the same for every kind of data.
+    """Columns, labels and form of files that do not state them; the same for every kind of data.
 
     Attributes:
         columns: Column of each role: ``query: question, passage: answer``; ``unused`` names one that is not
@@ -252,7 +252,7 @@ def value_of(row: Row, column: str, table: Table) -> str:
 
 
 def _meets(row: Row, condition: tuple[str, str, str], table: Table) -> bool:
-    """Whether a row meets ``positive``."""
+    """Return whether a row meets ``positive``."""
     column, sign, wanted = condition
     given = value_of(row, column, table)
     try:

@@ -105,7 +105,7 @@ def passages(text: str, fits: Fits, language: str = "") -> list[str]:
 
 
 def _end(text: str, start: int, stop: int, fits: Fits) -> int:
-    """Where the longest part of a text that begins at ``start`` and fits ends."""
+    """Return the end of the longest part of a text that begins at ``start`` and fits."""
     if fits(text[start:stop]):
         return stop
     most = 16

@@ -165,7 +165,7 @@ class Reading(Generic[T]):
     def understood(
         self, kept: int, duplicates: int = 0, *, rows: int | None = None, note: str = ""
     ) -> Understood:
-        """What the source was taken for.
+        """Describe the source as it was understood.
 
         Args:
             kept: Rows that are kept.
@@ -184,7 +184,7 @@ class Reading(Generic[T]):
         )
 
     def partly(self, kept: int, read: int, limit: str) -> Understood:
-        """What the source was taken for, where only a part of it was read or is used.
+        """Describe the source as it was understood, where only a part of it was read or is used.
 
         Args:
             kept: Rows that are used.
@@ -286,7 +286,7 @@ def _listed(source: str, kind: str) -> tuple[Any, list[SourceFile], list[str]]:
 
 
 def _has_known_form(name: str) -> bool:
-    """Whether a file in a folder is text to read; others lie beside it in a clone of a data set."""
+    """Return whether a file in a folder is text to read; others lie beside it in a clone of a data set."""
     known = table_kind(name) or without_packing(name).endswith((".txt", ".text"))
     return bool(known or _WIKI.fullmatch(without_packing(name))) and name not in _ABOUT
 
@@ -366,7 +366,7 @@ def split_options(source: str) -> tuple[str, str]:
 
 
 def path_matches(names: list[str], parts: list[str]) -> bool:
-    """Whether a path matches a glob, both in parts; the rules are those of `glob.glob`.
+    """Return whether a path matches a glob, both in parts; the rules are those of `glob.glob`.
 
     No wildcard matches a ``/``, ``**`` matches any number of folders, and names that start with a ``.`` are
     matched only by parts that do.

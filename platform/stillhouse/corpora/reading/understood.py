@@ -1,4 +1,4 @@
-"""What a reader took a source for: printed before any work, kept in its note, and given to ``--json``."""
+"""Sources as readers understood them: printed before any work, kept in a note, and given to ``--json``."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ _recordings: list[list["Understood"]] = []
 
 @dataclass(frozen=True)
 class Understood:
-    """What a reader took a source for; ``read`` is the sum of ``kept``, ``duplicates`` and ``aside``.
+    """A source as its reader understood it; ``read`` is the sum of ``kept``, ``duplicates`` and ``aside``.
 
     Attributes:
         source: The source's label.
@@ -87,7 +87,7 @@ class Understood:
 
 
 def restored(noted: Mapping[str, Any]) -> Understood:
-    """What `Understood.noted` gave; a note of an earlier version may have other fields."""
+    """Restore what `Understood.noted` gave; a note of an earlier version may have other fields."""
     known = {each.name for each in fields(Understood)}
     values: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in noted.items()
@@ -97,7 +97,7 @@ def restored(noted: Mapping[str, Any]) -> Understood:
 
 @contextmanager
 def recorded() -> Iterator[list[Understood]]:
-    """What readers say while this is open."""
+    """Record what readers say while this is open."""
     found: list[Understood] = []
     _recordings.append(found)
     try:

@@ -1,4 +1,4 @@
-"""What a model costs on this machine, and the size of an index of a million of its vectors."""
+"""The cost of a model on this machine, and the size of an index of a million of its vectors."""
 
 from typing import Any
 

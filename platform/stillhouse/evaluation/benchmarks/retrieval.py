@@ -89,7 +89,7 @@ _BEYOND_INDEX_DEPTH = ("map", "recall@1000")
 
 @dataclass(frozen=True)
 class OnDisk:
-    """Where passage vectors are kept, and what searches them.
+    """Folder of passage vectors, and the index that searches them.
 
     Attributes:
         workspace: Vectors are kept in its folder ``vectors`` while a collection is measured.
@@ -105,12 +105,12 @@ class OnDisk:
 
 
 def keeps_vectors(flags: Mapping[str, Any]) -> bool:
-    """Whether the passages' vectors are written to the disk."""
+    """Return whether the passages' vectors are written to the disk."""
     return flags.get("search_shards", 1) != 1 or bool(flags.get("index")) or bool(flags.get("keep_vectors"))
 
 
 def _on_disk(options: Options) -> OnDisk | None:
-    """How passages are searched where their vectors are kept on disk; None where they stay in memory."""
+    """Return the search over passage vectors that are kept on disk; None where they stay in memory."""
     if options.workspace is None or not keeps_vectors(options.flags):
         return None
     indexes = tuple(parse_index(text) for text in options.flag("index", []))

@@ -169,7 +169,7 @@ class SearchCollection(DataKind[SearchData]):
             check_task(files_of(self))
 
     def at_hand(self, context: "Preparation") -> bool:
-        """Whether the folder is small."""
+        """Return whether the folder is small."""
         from stillhouse.corpora.reading.ingest import SMALL_BYTES
 
         files = (file for file in Path(self.path).expanduser().rglob("*") if file.is_file())

@@ -90,7 +90,7 @@ class Pairs(Columns, DataKind[PairData]):
         return 1 if self.negatives is None else self.negatives
 
     def present(self, experiment: "Experiment") -> bool:
-        """Whether a stage reads them, and there are any."""
+        """Return whether a stage reads them, and there are any."""
         return self._wanted(experiment) and bool(self.path or experiment.uses_pydocs)
 
     def _wanted(self, experiment: "Experiment") -> bool:

@@ -141,5 +141,5 @@ class Parallel(Columns, DataKind[ParallelData]):
         return value
 
     def summary(self, facts: dict[str, Any]) -> str:
-        """How many sources of which corpora the teacher has embedded."""
+        """Say how many sources of which corpora the teacher has embedded."""
         return summary_of_sentences(facts)

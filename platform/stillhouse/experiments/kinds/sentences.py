@@ -134,7 +134,7 @@ class Sentences(Columns, DataKind[SentenceData]):
 
     @property
     def is_pydocs(self) -> bool:
-        """Whether the text is the corpus ``pydocs``, which has queries and labelled pairs of its own."""
+        """True if the text is the corpus ``pydocs``, which has queries and labelled pairs of its own."""
         return PYDOCS in self.corpora
 
     @property
@@ -155,7 +155,7 @@ class Sentences(Columns, DataKind[SentenceData]):
 
     @property
     def _parts(self) -> "tuple[Source | Sentences, ...]":
-        """What says how each corpus is read."""
+        """The values with the options of reading, one per corpus."""
         return tuple(source for source in self.sources if source.share) or (self,)
 
     @property
@@ -241,11 +241,11 @@ class Sentences(Columns, DataKind[SentenceData]):
         return read_corpus(context, self.corpus, self.held_out, self.read_options(context))
 
     def read_options(self, context: "Preparation | None" = None) -> "ReadOptions":
-        """How the corpus is read."""
+        """Return the options of reading the corpus."""
         return read_options(self, context, deduplicate=self.deduplicate, limit=self.count or None)
 
     def at_hand(self, context: "Preparation") -> bool:
-        """Whether the corpus is small or has been read, and no copies are to be translated."""
+        """Return whether the corpus is small or has been read, and no copies are to be translated."""
         from stillhouse.corpora.pydocs.selection import is_extracted
         from stillhouse.corpora.reading.ingest import quick_to_ingest
 
@@ -275,12 +275,12 @@ class Sentences(Columns, DataKind[SentenceData]):
         return found
 
     def summary(self, facts: dict[str, Any]) -> str:
-        """How many sentences of which corpus the teacher has embedded."""
+        """Say how many sentences of which corpus the teacher has embedded."""
         return summary_of_sentences(facts)
 
 
 def summary_of_sentences(facts: dict[str, Any]) -> str:
-    """What the teacher has embedded, in one line."""
+    """Say in one line what the teacher has embedded."""
     return (
         f"  {facts['sentences']:,} sentences of {facts['corpus']} embedded by {facts['teacher']} "
         f"({facts['compute']}), {facts['pairs']:,} labelled pairs, store {facts['store']}"

@@ -45,7 +45,7 @@ class Group:
         return states_NX.index_select(0, self.places_GL).view(shape)
 
     def bias(self, dtype: torch.dtype) -> Tensor:
-        """What is added to the scores of the keys, (G, 1, 1, L): the lowest number for padding."""
+        """Return the bias on the scores of the keys, (G, 1, 1, L): the lowest number for padding."""
         padding_G11L = self.tokens.attention_mask_BT[:, None, None] == 0
         return torch.zeros(1, dtype=dtype).where(~padding_G11L, torch.finfo(dtype).min)
 

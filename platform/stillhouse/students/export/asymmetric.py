@@ -39,7 +39,7 @@ _MINIMUM = 0.9999
 
 
 def is_router(folder: Path) -> bool:
-    """Whether a folder is one of sentence-transformers with a Router at its start."""
+    """Return whether a folder is one of sentence-transformers with a Router at its start."""
     return (folder / ROUTER).is_file() and (folder / "modules.json").is_file()
 
 

@@ -78,7 +78,7 @@ def read_compact(folder: str | Path) -> tuple[RecurrentStudent, int]:
 
 
 def is_compact(folder: Path) -> bool:
-    """Whether a folder is in the compact form."""
+    """Return whether a folder is in the compact form."""
     return (folder / DESCRIPTION).is_file()
 
 

@@ -161,7 +161,7 @@ def graph_of(folder: Path) -> Path | None:
 
 
 def is_onnx(folder: Path) -> bool:
-    """Whether a folder has a graph and no weights for torch that the graph was made from."""
+    """Return whether a folder has a graph and no weights for torch that the graph was made from."""
     graphs = any((folder / FOLDER).glob("*.onnx")) or (folder / GRAPHS[ONNX]).is_file()
     return graphs and not any(read_folder(folder).transformer.glob("*.safetensors"))
 
@@ -189,7 +189,7 @@ def _unreadable(graph: Path, error: Exception) -> BadInput:
 
 
 def is_onnx_export(folder: Path) -> bool:
-    """Whether a folder is an earlier ONNX export, of this layout or of version 0.2."""
+    """Return whether a folder is an earlier ONNX export, of this layout or of version 0.2."""
     graphs = (folder / FOLDER / GRAPHS[ONNX], folder / FOLDER / GRAPHS[ONNX_INT8], folder / GRAPHS[ONNX])
     return any(graph.is_file() for graph in graphs) and (folder / SETTINGS).is_file()
 
@@ -436,7 +436,7 @@ def _example(flat: _Flat, *lengths: int) -> tuple[Tensor, Tensor]:
 
 
 def _agrees(flat: _Flat, file: Path, lengths: tuple[int, ...]) -> bool:
-    """Whether the graph gives the student's vectors for another batch than it was written with."""
+    """Return whether the graph gives the student's vectors for another batch than it was written with."""
     example = _example(flat, *lengths)
     found = map(
         torch.from_numpy, open_session(file, threads=0).run(list(flat.outputs), graph_inputs(*example))
@@ -447,7 +447,7 @@ def _agrees(flat: _Flat, file: Path, lengths: tuple[int, ...]) -> bool:
 
 
 def _close(found: Tensor, expected: Tensor, real_BT1: Tensor) -> bool:
-    """Whether two outputs agree, the states of real tokens alone."""
+    """Return whether two outputs agree, the states of real tokens alone."""
     if found.shape != expected.shape:
         return False
     if found.ndim == 3:

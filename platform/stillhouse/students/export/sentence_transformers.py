@@ -52,7 +52,7 @@ def export_student(
 
 
 def is_stock(folder: Path) -> bool:
-    """Whether a folder is one of sentence-transformers with weights for torch."""
+    """Return whether a folder is one of sentence-transformers with weights for torch."""
     return (folder / "modules.json").is_file() and not (folder / "onnx").is_dir()
 
 

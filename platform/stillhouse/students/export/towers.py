@@ -63,7 +63,7 @@ def export_towers(student: Any, joiner: Joiner, max_length: int, folder: str | P
 
 
 def is_towers(folder: Path) -> bool:
-    """Whether a folder holds two towers."""
+    """Return whether a folder holds two towers."""
     return (folder / DESCRIPTION).is_file()
 
 

@@ -15,7 +15,7 @@ from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.formats import FORMATS, write_format
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.static import StaticStudent
-from stillhouse.training.models import delivered, find_model, identity_of, open_model, stage_folder, stage_of
+from stillhouse.training.models import delivered, find_model, open_model, stage_folder, stage_of
 from stillhouse.values.data import Model
 
 onnx = pytest.importorskip("onnx")
@@ -56,19 +56,18 @@ def test_an_identity_covers_the_weights_of_every_form(
     exports: tuple[StudentEncoder, Path], workspace: Workspace, tmp_path: Path
 ) -> None:
     names = [str(exports[1] / form) for form in FORMATS]
-    identities = [identity_of(name, workspace) for name in names]
+    identities = [find_model(name, workspace).identity() for name in names]
     assert len(set(identities)) == len(FORMATS)
-    assert identities == [identity_of(name, workspace) for name in names]
+    assert identities == [find_model(name, workspace).identity() for name in names]
     shutil.copytree(names[1], tmp_path / "changed")
     file = tmp_path / "changed" / "onnx" / "model.onnx"
     graph = onnx.load(file)
     graph.doc_string = "another graph"
     onnx.save(graph, file)
-    assert identity_of(str(tmp_path / "changed"), workspace) != identities[1]
+    assert find_model(str(tmp_path / "changed"), workspace).identity() != identities[1]
     file.write_bytes(file.read_bytes()[:-9])
-    for of in (open_model, identity_of):
-        with pytest.raises(BadInput, match=r"that onnxruntime loads, but: .*Export the student again"):
-            of(str(tmp_path / "changed"), workspace)
+    with pytest.raises(BadInput, match=r"that onnxruntime loads, but: .*Export the student again"):
+        open_model(str(tmp_path / "changed"), workspace)
 
 
 def test_the_size_on_disk_is_that_of_the_deployed_files(

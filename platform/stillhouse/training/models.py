@@ -212,15 +212,6 @@ def open_model(name: str, workspace: Workspace, device: str = "cpu") -> Any:
     return find_model(name, workspace).open(device)
 
 
-def identity_of(name: str, workspace: Workspace) -> str:
-    """Hash the weights that `open_model` would open under this name.
-
-    Raises:
-        BadInput: If there is no such model, or the stage is unfinished.
-    """
-    return find_model(name, workspace).identity()
-
-
 def stage_folder(name: str, workspace: Workspace) -> Path | None:
     """Find the stage that trained the model of a name: the stage itself, or what a sweep delivered.
 

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from stillhouse.core.errors import BadInput
 from stillhouse.methods import load_method
-from stillhouse.search.space import check, load_space, sections_of
+from stillhouse.search.space import Space, check, load_space, sections_of
+from stillhouse.sweeps.checks import search_space
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = sorted((ROOT / "search_spaces").glob("*.yaml"))
@@ -42,3 +44,28 @@ def test_ibkd_is_table_5_of_the_paper() -> None:
     }
     assert space.fixed == {}
     assert load_space(path, space="continuous").has_numeric
+
+
+def test_the_main_job_searches_every_dimension_and_value_of_the_paper() -> None:
+    paper = load_space(ROOT / "search_spaces" / "ibkd.yaml")
+    job = search_space(load_method("ibkd"), ROOT / "jobs" / "sweep_ibkd.yaml", scheduler="none")
+    assert job.section == "space" and job.first == {**(paper.first or {}), "keep_projection": False}
+    for name, values in paper.domains.items():
+        for value in values.choices:  # type: ignore[union-attr]
+            assert job.domains[name].holds(value), (name, value)
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random", "grid"])
+def test_samplers_search_the_documented_grid(sampler: str) -> None:
+    assert searched_by(sampler).section == "space"
+
+
+def test_a_sampler_that_needs_ranges_searches_those() -> None:
+    assert searched_by("qmc").section == "continuous"
+    with pytest.raises(BadInput, match="numeric range"):
+        searched_by("qmc", section="space")
+    assert searched_by("tpe", section="continuous").section == "continuous"
+
+
+def searched_by(sampler: str, **more: str) -> Space:
+    return search_space(load_method("mse"), ROOT / "search_spaces" / "mse.yaml", sampler=sampler, **more)

@@ -107,7 +107,7 @@ class ReportEnds(Callback):  # type: ignore[misc]
         self.observer.ended(next(r for r in self.searcher.records() if r.number == trial.config["trial"]))
         self.published.publish()
         if (ended := len(self.observer.over)) < self.trials:
-            tell(f"{ended} of {self.trials} trials have ended")
+            tell(f"{ended} of {self.trials} trials of the search have ended")
 
 
 def _tune(
@@ -212,10 +212,10 @@ def _announce(options: SweepOptions, budget: int, known: int, left: int) -> str:
     try:
         size = f"{options.space.grid_size():,} points"
     except BadInput:
-        size = "continuous"
+        size = "ranges"
     start = f"{known} trials known, {max(left, 0)} to run" if known else f"{left} trials"
     count = len(options.space.domains)
-    names = f"{count} hyper-parameter{'s' if count != 1 else ''} ({size})"
+    names = f"{count} hyper-parameter{'s' if count != 1 else ''} (section {options.space.section}, {size})"
     return f"search: {options.sampler} over {names}, {start}, {budget:,} examples each"
 
 

@@ -29,7 +29,7 @@ from stillhouse.methods import (
 from stillhouse.search.domains import frozen
 from stillhouse.search.experiment_file import load_base, load_search
 from stillhouse.search.options import SweepOptions
-from stillhouse.search.samplers import check_sampler
+from stillhouse.search.samplers import check_sampler, load_sampler
 from stillhouse.search.schedulers import load_scheduler
 from stillhouse.search.space import Space, check, load_space, sections_of
 from stillhouse.search.type_casts import cast_point
@@ -80,8 +80,8 @@ def search_space(
     Args:
         method: The method that is searched.
         path: The experiment file.
-        section: ``space`` (the grid) or ``continuous``; empty takes the grid for the grid sampler, and for
-            the others the continuous version where the file has one.
+        section: ``space`` (the documented grid) or ``continuous``; empty takes the grid, and the ranges where
+            the file has no grid or the sampler needs ranges.
         sampler: Name of the sampler.
         scheduler: Name of the scheduler; any that stops trials early gives all of them one budget.
         fixed: What `fixed_values` gives; it is not searched.
@@ -110,7 +110,9 @@ def search_space(
 
 
 def _section(sampler: str, path: Path | str) -> str:
-    return "continuous" if sampler != "grid" and "continuous" in sections_of(path) else "space"
+    sections = sections_of(path)
+    ranges = "continuous" in sections and load_sampler(sampler).NEEDS_RANGES
+    return "continuous" if ranges or sections == ("continuous",) else "space"
 
 
 def default_space(method: str) -> Path:
@@ -156,7 +158,7 @@ def sweep_options(
         need: The resources of one trial.
         actors: Teacher actors; 0 takes as many as fit.
         space: Experiment file; without a search space in it, or for None, the method's own is searched.
-        section: ``space`` (the grid) or ``continuous``; empty chooses by the sampler.
+        section: ``space`` (the grid) or ``continuous``; empty: see `search_space`.
         fixed: What `fixed_values` gives; it is not searched.
         preset: One of the method's presets.
         sampler: Name of the sampler.

@@ -7,6 +7,8 @@ from stillhouse.core.errors import require
 from stillhouse.search.samplers import ATTEMPTS, Search
 from stillhouse.search.space import Space
 
+NEEDS_RANGES = True
+
 
 def check(space: Space) -> None:
     """Refuse a space without a numeric range."""

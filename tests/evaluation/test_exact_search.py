@@ -10,7 +10,16 @@ import torch
 
 from stillhouse.core.errors import BadInput
 from stillhouse.evaluation.search import exact as module
-from stillhouse.evaluation.search.exact import QUERY_BLOCK, TILE, merge, search, search_stream, shards
+from stillhouse.evaluation.search.exact import (
+    QUERY_BLOCK,
+    TILE,
+    Ranking,
+    merge,
+    search,
+    search_stream,
+    shards,
+)
+from stillhouse.evaluation.search.indexes import search_passages
 from stillhouse.evaluation.search.top_k import ids_of, keys_of, scores_of
 
 Floats = npt.NDArray[np.float32]
@@ -26,6 +35,10 @@ def whole_numbers(rows: int, dim: int, seed: int) -> Floats:
     return np.random.default_rng(seed).integers(-1, 2, (rows, dim)).astype(np.float32)
 
 
+def searched(index: str, queries: Floats, passages: Floats, k: int) -> Ranking:
+    return search(queries, passages, k) if index == "exact" else search_passages(index, passages, queries, k)
+
+
 def by_hand(queries: Floats, passages: Floats, k: int) -> npt.NDArray[np.int64]:
     scores = queries.astype(np.float64) @ passages.T.astype(np.float64)
     ids = np.broadcast_to(np.arange(len(passages)), scores.shape)
@@ -36,7 +49,7 @@ def by_hand(queries: Floats, passages: Floats, k: int) -> npt.NDArray[np.int64]:
 @pytest.mark.parametrize("k", [1, 7, 100])
 def test_ties_are_ranked_by_id_at_every_edge(index: str, k: int) -> None:
     passages, queries = whole_numbers(TILE + 77, 4, 0), whole_numbers(QUERY_BLOCK + 9, 4, 1)
-    scores, ids = search(queries, passages, k, index=index)
+    scores, ids = searched(index, queries, passages, k)
     np.testing.assert_array_equal(ids, by_hand(queries, passages, k))
     np.testing.assert_array_equal(scores, np.take_along_axis(queries @ passages.T, ids, axis=1))
 
@@ -49,18 +62,17 @@ def test_same_ids_as_faiss(k: int) -> None:
     flat.add(passages)
     expected_scores, expected = flat.search(queries, k)
     for index in ("exact", "flat"):
-        scores, ids = search(queries, passages, k, index=index)
+        scores, ids = searched(index, queries, passages, k)
         np.testing.assert_array_equal(ids, expected)
         np.testing.assert_allclose(scores, expected_scores, atol=1e-6)
 
 
-@pytest.mark.parametrize("index", ["exact", "flat"])
 @pytest.mark.parametrize("parts", [1, 2, 3, 9])
-def test_sharded_equals_unsharded_bit_for_bit(index: str, parts: int) -> None:
+def test_sharded_equals_unsharded_bit_for_bit(parts: int) -> None:
     passages, queries = random_unit(3 * TILE + 1, 48, 0), random_unit(270, 48, 1)
-    whole = search(queries, passages, 20, index=index)
+    whole = search(queries, passages, 20)
     pieces = [
-        search(queries, passages[start:stop].copy(), 20, start, index=index)
+        search(queries, passages[start:stop].copy(), 20, start)
         for start, stop in shards(len(passages), parts)
     ]
     for order in (pieces, pieces[::-1]):
@@ -83,7 +95,7 @@ def test_memory_layout_of_the_passages_changes_nothing() -> None:
 @pytest.mark.parametrize("index", ["exact", "flat"])
 def test_fewer_passages_than_k(index: str, rows: int) -> None:
     passages, queries = whole_numbers(rows, 3, 0), whole_numbers(4, 3, 1)
-    scores, ids = search(queries, passages, 10_000, index=index)
+    scores, ids = searched(index, queries, passages, 10_000)
     assert scores.shape == ids.shape == (4, rows)
     np.testing.assert_array_equal(ids, by_hand(queries, passages, rows))
 
@@ -142,8 +154,6 @@ def test_bad_arguments() -> None:
         search(random_unit(2, 4, 0), random_unit(2, 5, 0), 1)
     with pytest.raises(BadInput, match="k >= 1"):
         search(random_unit(2, 4, 0), random_unit(2, 4, 0), 0)
-    with pytest.raises(BadInput, match="index in"):
-        search(random_unit(2, 4, 0), random_unit(2, 4, 0), 1, index="hnsw")
     with pytest.raises(BadInput, match="needs queries and passages"):
         search(random_unit(2, 4, 0), random_unit(1, 4, 0)[:0], 1)
 
@@ -151,7 +161,7 @@ def test_bad_arguments() -> None:
 def test_the_error_for_missing_faiss_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(BadInput, match="extra `cpu`"):
-        search(random_unit(2, 4, 0), random_unit(2, 4, 0), 1, index="flat")
+        search_passages("flat", random_unit(2, 4, 0), random_unit(2, 4, 0), 1)
 
 
 def test_scores_can_be_decoded_from_keys() -> None:

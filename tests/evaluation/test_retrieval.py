@@ -12,11 +12,20 @@ from patience import STUCK_S  # type: ignore[import-not-found]
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import fingerprint, spec
 from stillhouse.core.types import FloatArray
 from stillhouse.corpora.published.judged import Entry
 from stillhouse.corpora.tables import write_collection, write_texts
-from stillhouse.evaluation.retrieval import DocSearch, LocalSearch, SearchPool, start_search_pool, unit
-from stillhouse.evaluation.search.exact import TILE, Ranking
+from stillhouse.evaluation.retrieval import (
+    DocSearch,
+    LocalSearch,
+    SearchPool,
+    settled,
+    start_search_pool,
+    unit,
+)
+from stillhouse.evaluation.search.exact import TILE, Ranking, merge, shards
+from stillhouse.evaluation.search.indexes import chosen_index
 from stillhouse.evaluation.search.passage_vectors import write_vectors
 from stillhouse.evaluation.search.sharded import search_files
 from stillhouse.values.data import Collection
@@ -109,7 +118,7 @@ def test_a_pool_equals_one_process_bit_for_bit(caplog: pytest.LogCaptureFixture)
     import ray
 
     passages, queries = random_vectors(3 * TILE + 100, 0), random_vectors(300, 1)
-    expected = LocalSearch(1).search(passages, queries, 50)
+    expected = LocalSearch(1, "exact").search(passages, queries, 50)
     with local_ray(1) as folder:
         check_pool(ray, passages, queries, expected, caplog)
         check_shards(folder, passages, queries, expected)
@@ -118,7 +127,7 @@ def test_a_pool_equals_one_process_bit_for_bit(caplog: pytest.LogCaptureFixture)
 def check_pool(
     ray: Any, passages: Floats, queries: Floats, expected: Ranking, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pool = start_search_pool(2, 1, name="sweep")
+    pool = start_search_pool(2, 1, name="sweep", index="exact")
     assert pool.wait(240)
     assert same(pool.search(passages, queries, 50), expected)
     assert not pool.broken
@@ -132,7 +141,7 @@ def check_pool(
     trial = ray.remote(lambda held: held.search(passages, queries, 50))
     assert same(ray.get(trial.remote(pool), timeout=STUCK_S), expected)
 
-    slow: SearchPool = SearchPool(pool.actors, 1, deadline=0.0)
+    slow: SearchPool = SearchPool(pool.actors, 1, "exact", deadline=0.0)
     caplog.set_level(logging.WARNING)
     assert same(slow.search(passages, queries, 50), expected)
     assert slow.broken and "GetTimeoutError" in caplog.text
@@ -152,6 +161,44 @@ def check_shards(folder: Path, passages: Floats, queries: Floats, expected: Rank
     assert same(search_files(queries, files, 50, actors=2), expected)
 
 
+def test_faiss_ranks_as_torch_does_ties_included_however_sharded() -> None:
+    pytest.importorskip("faiss")
+    passages, queries = unit(random_vectors(3 * TILE + 100, 0)), unit(random_vectors(300, 1))
+    passages = np.concatenate([passages, passages[:500], passages[:500]])  # Equal, or equal to 2e-7.
+    passages[-250:] *= np.float32(1 + 2e-7)
+    one = settled(LocalSearch(1, "exact").search(passages, queries, 58), queries, passages)
+    other = settled(LocalSearch(1, "flat").search(passages, queries, 58), queries, passages)
+    parts = [
+        LocalSearch(1, "flat").search(passages[start:stop], queries, 58)
+        for start, stop in shards(len(passages), 3)
+    ]
+    shifted = [
+        (scores, ids + start)
+        for (scores, ids), (start, _) in zip(parts, shards(len(passages), 3), strict=True)
+    ]
+    merged = settled(merge(shifted, 58), queries, passages)
+    for scores, ids in (other, merged):
+        np.testing.assert_array_equal(ids[:, :50], one[1][:, :50])
+        np.testing.assert_allclose(scores[:, :50], one[0][:, :50], atol=1e-6)
+
+
+def test_an_index_that_misses_passages_says_how_many(workspace: Workspace, collection: Collection) -> None:
+    pytest.importorskip("faiss")
+    exact = DocSearch(collection, workspace)(Letters())
+    figures = DocSearch(collection, workspace, index="hnsw:m=16")(Letters())
+    assert 0 < figures.pop("docsearch_cosine_recall_of_exact@10") <= 1
+    assert figures.keys() == exact.keys()
+    plain = spec(DocSearch, collection=collection)
+    assert fingerprint(plain) != fingerprint(spec(DocSearch, collection=collection, index="hnsw"))
+
+
+def test_auto_takes_faiss_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [chosen_index("auto", threads)[0] for threads in (1, 2)] == ["flat", "exact"]
+    assert chosen_index("exact", 1)[0] == "exact"
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert chosen_index("auto", 1) == ("exact", "since FAISS is not installed")
+
+
 def test_a_pool_keeps_its_settings_when_pickled() -> None:
     pool: SearchPool = pickle.loads(pickle.dumps(SearchPool((), 3, "flat", 7.0)))
     assert (pool.threads, pool.index, pool.deadline, pool.broken) == (3, "flat", 7.0, False)
@@ -162,5 +209,5 @@ def test_a_pool_refuses_values_out_of_range() -> None:
         start_search_pool(0, 1)
     with pytest.raises(BadInput, match="threads >= 1"):
         start_search_pool(1, 0)
-    with pytest.raises(BadInput, match="index in"):
+    with pytest.raises(BadInput, match="unknown index `tree`"):
         start_search_pool(1, 1, index="tree")

@@ -123,6 +123,8 @@ def test_the_student_keeps_the_requested_layers(
         ({"sentences.held_out": 0}, "held_out > 0"),
         ({"compute": "float8"}, "compute in"),
         ({"selection.by": "mrr"}, "select in"),
+        ({"selection.index": "hnws"}, "unknown index `hnws`. Did you mean hnsw"),
+        ({"selection.index": "flat", "sentences.corpus": "a.txt"}, "whose dev queries search.*index='flat'"),
         ({"selection.by": "search", "sentences.corpus": "a.txt"}, "select in .*agreement.* select='search'"),
         ({"selection.by": "agreement", "parallel.corpora": "de=x"}, "select in .*stsb.* select='agreement'"),
         (

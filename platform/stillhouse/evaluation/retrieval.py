@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+import torch
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, require
@@ -18,7 +19,16 @@ from stillhouse.corpora.tables import Texts, open_judgements, open_texts
 from stillhouse.evaluation.geometry import alignment, uniformity
 from stillhouse.evaluation.items import FiguresAndItems, means
 from stillhouse.evaluation.metrics import Values, trec_values, without
-from stillhouse.evaluation.search.exact import INDEXES, TILE, Ranking, merge, search, search_stream, shards
+from stillhouse.evaluation.search.exact import TILE, Ranking, merge, search_stream, shards
+from stillhouse.evaluation.search.indexes import (
+    AUTO,
+    EXACT,
+    Passages,
+    chosen_index,
+    parse_index,
+    recall_of_exact,
+    search_passages,
+)
 from stillhouse.teachers.store import open_vectors
 from stillhouse.values.data import Collection, TableStore
 
@@ -26,18 +36,10 @@ log = logging.getLogger(__name__)
 
 BLOCK = 4 * TILE
 """Passages whose stored vectors are in memory at once."""
-
-
-class Passages(Protocol):
-    """Vectors of passages: an array, or `StoredPassages`, which are read slice by slice."""
-
-    def __len__(self) -> int:
-        """The number of passages."""
-        ...
-
-    def __getitem__(self, rows: slice, /) -> FloatArray:
-        """The vectors of some consecutive passages, (N, D)."""
-        ...
+NEAR = 2e-6
+"""Scores of vectors of length 1 that differ by less may differ by the rounding of float32 alone."""
+_SPARE = 8
+"""Further passages that are ranked, so that rounding decides nothing at the last place."""
 
 
 class Search(Protocol):
@@ -53,16 +55,20 @@ class LocalSearch:
 
     Args:
         threads: Number of threads; None keeps torch's current number.
-        index: ``exact`` or ``flat``.
+        index: ``auto``, ``exact``, or an index of `evaluation.search.indexes`.
     """
 
-    def __init__(self, threads: int | None = None, index: str = "exact") -> None:
+    def __init__(self, threads: int | None = None, index: str = AUTO) -> None:
         self.threads, self.index = threads, index
 
     def search(self, passages_ND: Passages, queries_QD: FloatArray, k: int) -> Ranking:
         """Find the top k passages of every query."""
+        threads = self.threads or torch.get_num_threads()
+        index, _ = chosen_index(self.index, threads)
+        if index != EXACT:
+            return search_passages(index, passages_ND, queries_QD, k, threads=threads)
         blocks = (passages_ND[at : at + BLOCK] for at in range(0, len(passages_ND), BLOCK))
-        return search_stream(queries_QD, blocks, k, index=self.index, threads=self.threads)
+        return search_stream(queries_QD, blocks, k, threads=self.threads)
 
 
 class DocSearch:
@@ -71,7 +77,8 @@ class DocSearch:
     Figures: ``{name}_cosine_mrr@10``, ``_ndcg@10``, ``_recall@1``, ``_recall@10``, ``_recall@100``; and the
     geometry of the vectors: ``{name}_alignment`` of queries with their passages, ``{name}_uniformity`` of the
     queries and the same number of passages. Queries without a relevant passage are left out. The figures are
-    trec_eval's on the top k (see `trec_values`), without the passage that is the query itself.
+    trec_eval's on the top k (see `trec_values`), without the passage that is the query itself. An index that
+    misses passages adds ``{name}_cosine_recall_of_exact@10``.
 
     With ``documents``, the queries also search the teacher's vectors of the passages (asymmetric search), and
     the ranking figures of that are named ``{name}_asymmetric_cosine_…``. A model of another dimension has
@@ -85,11 +92,12 @@ class DocSearch:
         search: Ranks the passages; None searches in this process.
         documents: The teacher's vectors of the passages, or of a table that has them among its texts; None
             searches the model's own alone.
+        index: An index that misses passages, ``hnsw`` or ``ivfpq``; empty for the nearest passages.
     """
 
     version: ClassVar[int] = 1
     unit: ClassVar[str] = "queries"
-    unless_default: ClassVar[tuple[str, ...]] = ("documents",)
+    unless_default: ClassVar[tuple[str, ...]] = ("documents", "index")
 
     def __init__(
         self,
@@ -99,9 +107,11 @@ class DocSearch:
         name: str = "docsearch",
         search: Search | None = None,
         documents: TableStore | None = None,
+        index: str = "",
     ) -> None:
         require(k >= 10, "k >= 10", k=k)
-        self.k, self.name, self.ranker = k, name, search or LocalSearch()
+        self.k, self.name, self.index = k, name, index
+        self.ranker = search or LocalSearch(1 if index else None, index or AUTO)
         judgements = open_judgements(workspace, collection)
         self.qrels_N3 = judgements.qrels_N3
         self.names = judgements.names_N if len(judgements.names_N) else None
@@ -155,12 +165,18 @@ class DocSearch:
 
     def _ranked(self, queries_QD: FloatArray, passages_ND: Passages, name: str) -> dict[str, Values]:
         """Rank the passages of every query, and judge the rankings."""
-        found = self.ranker.search(passages_ND, queries_QD, self.k + bool((self.own >= 0).any()))
+        depth = self.k + bool((self.own >= 0).any()) + _SPARE
+        found = settled(self.ranker.search(passages_ND, queries_QD, depth), queries_QD, passages_ND)
+        recall = {}
+        if self.index:
+            exact = LocalSearch(1, EXACT).search(passages_ND, queries_QD, 10)[1]
+            share = recall_of_exact(found[1], exact, 10)
+            recall = {f"{name}_recall_of_exact@10": np.full(len(queries_QD), share)}
         scores_QK, rows_QK = without(found, self.own)
         top = scores_QK[:, : self.k], rows_QK[:, : self.k]
         values = trec_values(top, self.query_rows, self.qrels_N3, self.names)
         depths = [f"recall@{depth}" for depth in (1, 10, 100) if depth <= self.k]
-        return {f"{name}_{figure}": values[figure] for figure in ("mrr@10", "ndcg@10", *depths)}
+        return recall | {f"{name}_{figure}": values[figure] for figure in ("mrr@10", "ndcg@10", *depths)}
 
 
 class StoredPassages:
@@ -210,6 +226,25 @@ def _rows_among(sample: Texts, workspace: Workspace, store: TableStore) -> IntAr
     return rows
 
 
+def settled(found: Ranking, queries_QD: FloatArray, passages_ND: Passages) -> Ranking:
+    """Rank passages whose scores differ by rounding alone by their products in float64, then by id.
+
+    Every exact search then gives the same ranking, whichever library computes it and however it is sharded.
+    """
+    scores_QK, ids_QK = found[0].copy(), found[1]
+    close = np.abs(np.diff(scores_QK, axis=1)) < NEAR
+    member = np.pad(close, ((0, 0), (0, 1))) | np.pad(close, ((0, 0), (1, 0)))
+    queries, places = np.nonzero(member & (ids_QK >= 0))
+    for at in range(0, len(queries), BLOCK):
+        query, place = queries[at : at + BLOCK], places[at : at + BLOCK]
+        rows = ids_QK[query, place].tolist()
+        vectors_ND = np.concatenate([passages_ND[row : row + 1] for row in rows]).astype(np.float64)
+        products = np.einsum("nd,nd->n", queries_QD[query].astype(np.float64), vectors_ND)
+        scores_QK[query, place] = products.astype(np.float32)
+    order = np.lexsort((ids_QK, -scores_QK), axis=1)
+    return np.take_along_axis(scores_QK, order, axis=1), np.take_along_axis(ids_QK, order, axis=1)
+
+
 def unit(vectors_ND: FloatArray) -> FloatArray:
     """Scale rows to length 1 in float32; zero vectors stay zero."""
     vectors_ND = np.asarray(vectors_ND, dtype=np.float32)
@@ -223,13 +258,11 @@ class SearchPool:
     Args:
         actors: Handles of the actors.
         threads: Threads of each actor and of the fallback.
-        index: ``exact`` or ``flat``.
+        index: See `LocalSearch`.
         deadline: Seconds to wait for an answer.
     """
 
-    def __init__(
-        self, actors: Sequence[Any], threads: int, index: str = "exact", deadline: float = 60
-    ) -> None:
+    def __init__(self, actors: Sequence[Any], threads: int, index: str = AUTO, deadline: float = 60) -> None:
         self.actors, self.threads, self.index, self.deadline = tuple(actors), threads, index, deadline
         self.broken = False
 
@@ -269,11 +302,12 @@ class SearchPool:
             actor.search.remote(queries, ray.put(passages_ND[start:stop]), k, start)
             for actor, (start, stop) in zip(self.actors, ranges, strict=False)
         ]
-        return merge(ray.get(answers, timeout=self.deadline), k)
+        parts = ray.get(answers, timeout=self.deadline)
+        return merge(parts, k) if len(parts) > 1 else parts[0]
 
 
 def start_search_pool(
-    actors: int, threads: int, *, name: str = "", index: str = "exact", deadline: float = 60
+    actors: int, threads: int, *, name: str = "", index: str = AUTO, deadline: float = 60
 ) -> SearchPool:
     """Start search actors that reserve no CPU. They end with the driver or with `SearchPool.stop`.
 
@@ -281,14 +315,14 @@ def start_search_pool(
         actors: Number of actors.
         threads: Threads of each actor; fixed, because results depend on it.
         name: Actors are named ``{name}-search-{number}``; empty leaves them unnamed.
-        index: ``exact`` or ``flat``.
+        index: See `LocalSearch`; one that misses passages needs a single actor, which holds them all.
         deadline: Seconds after which an evaluator searches in its own process instead.
     """
     import ray
 
     require(actors >= 1, "actors >= 1", actors=actors)
     require(threads >= 1, "threads >= 1", threads=threads)
-    require(index in INDEXES, f"index in {INDEXES}", index=index)
+    parse_index(index, others=(AUTO, EXACT))
     worker = ray.remote(num_cpus=0, max_restarts=2)(_Searcher)
     names = [f"{name}-search-{number}" if name else None for number in range(actors)]
     handles = [worker.options(name=each).remote(threads, index) for each in names]
@@ -306,7 +340,8 @@ class _Searcher:
 
     def search(self, queries_QD: FloatArray, passages_ND: FloatArray, k: int, first_id: int) -> Ranking:
         """Find the top k of a shard."""
-        return search(queries_QD, passages_ND, k, first_id, index=self.index, threads=self.threads)
+        scores, ids = LocalSearch(self.threads, self.index).search(passages_ND, queries_QD, k)
+        return scores, np.where(ids < 0, ids, ids + first_id)
 
 
 def _short(error: Exception) -> str:

@@ -120,6 +120,12 @@ class Experiment:
             remedy="These are what the experiment's data can select by.",
         )
         require(
+            self.selection.index == "auto" or ASYMMETRIC in known or "search" in known,
+            "selection.index must go with data whose dev queries search",
+            index=self.selection.index,
+            source=self.source.key,
+        )
+        require(
             not self.selection.heldout_loss or "agreement" in known,
             "selection.heldout_loss needs sentences, some of which are held out",
             source=self.source.key,
@@ -243,6 +249,7 @@ class Experiment:
             BadInput: The teacher or a kind of data refuses what it is given.
         """
         self.teacher.check()
+        self.selection.check()
         for kind in self.kinds:
             kind.check(self)
 

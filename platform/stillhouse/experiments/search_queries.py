@@ -81,6 +81,7 @@ def measure_search(
             collection=pooled_dev(context.workspace, pool) if pool else dev,
             name=on_dev,
             **by_teacher,
+            **({"index": index} if (index := context.experiment.selection.approximate) else {}),
         ),
         test=spec(DocSearch, collection=test, name=name, **by_teacher_on_test),
     )

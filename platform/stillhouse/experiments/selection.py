@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from stillhouse.core.type_casts import check_types
 
+_WITHOUT_FAISS = ("auto", "exact")
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -16,12 +18,36 @@ class Selection:
         data_root: Folder with published STS sets, to measure and to select by; empty leaves STS out.
         heldout_loss: Whether stages that follow the teacher on sentences also report their loss on the
             sentences that are held out for dev.
+        index: Search of the dev queries: ``exact`` (a product in torch), ``flat`` (the same in FAISS),
+            the faster of the two (``auto``), ``flat-gpu:device=0``, or an index of FAISS that misses
+            passages, ``hnsw`` or ``ivfpq``, with parameters as of ``--index``.
     """
 
     by: str = ""
     data_root: str = ""
     heldout_loss: bool = False
+    index: str = "auto"
 
     def __post_init__(self) -> None:
         """Check the types."""
         check_types(self, "selection")
+        if self.index not in _WITHOUT_FAISS:
+            from stillhouse.evaluation.search.indexes import parse_index
+
+            parse_index(self.index, others=_WITHOUT_FAISS)
+
+    def check(self) -> None:
+        """Refuse an index that the installed FAISS lacks.
+
+        Raises:
+            BadInput: FAISS is not installed, or has no GPU.
+        """
+        if self.index not in _WITHOUT_FAISS:
+            from stillhouse.evaluation.search.indexes import check_index, parse_index
+
+            check_index(parse_index(self.index))
+
+    @property
+    def approximate(self) -> str:
+        """The index if it misses passages, and so changes figures; else empty."""
+        return self.index if self.index.startswith(("hnsw", "ivfpq")) else ""

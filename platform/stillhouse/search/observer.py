@@ -90,7 +90,7 @@ class Observer(Callback):  # type: ignore[misc]
         self._reused: dict[int, set[str]] = {}
         self._stages: dict[Key, tuple[Stage, bool]] = {}
         self._last: dict[Key, float] = {}
-        self._hindered = ""
+        self._hindered, self._recall_said = "", False
         self.follower = PlanFollower(self.workspace)
         self.running: dict[int, Stage] = {}
         self.over: set[int] = set()
@@ -144,10 +144,18 @@ class Observer(Callback):  # type: ignore[misc]
         else:
             tell(f"trial {number}: {result['examples_seen']:,} examples, {quality} {figure:.4f}")
         figures = {f"dev/{name}": value for name, value in result["metrics"].items()}
+        self._say_recall(result["metrics"])
         if result.get("finished"):
             figures["seconds"] = result["seconds"]
         row = Row(int(result["examples_seen"]), time.time(), figures)
         self.tracker.metrics(self.trial_key(number), [row])
+
+    def _say_recall(self, metrics: Mapping[str, float]) -> None:
+        """Say once how many of the nearest passages an index finds."""
+        found = [value for name, value in metrics.items() if name.endswith("recall_of_exact@10")]
+        if found and not self._recall_said:
+            self._recall_said = True
+            tell(f"the index of dev searches finds {100 * found[0]:.2f} % of the ten nearest passages")
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """End the search if the workspace cannot serve it: every other trial would fail alike."""

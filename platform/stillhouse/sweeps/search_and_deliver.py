@@ -13,6 +13,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.job_clock import JobClock
 from stillhouse.core.notes import EXPORT_NOTE
 from stillhouse.evaluation.retrieval import DocSearch, start_search_pool
+from stillhouse.evaluation.search.indexes import APPROXIMATE, chosen_index
 from stillhouse.experiments.fields import stated
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.search.effects import without_idle
@@ -37,6 +38,8 @@ from stillhouse.values.stage import DevSuite, Stage
 if TYPE_CHECKING:
     from stillhouse.evaluation.retrieval import SearchPool
 
+_SEARCH_THREADS = 1
+"""Threads of an actor that searches."""
 _STEP_LIMIT_S = 1800.0
 """Seconds after which a training step that hangs ends its process; Tune resumes the trial."""
 
@@ -66,7 +69,7 @@ def search_and_deliver(
         device=options.device,
         threads=max(1, int(options.need.cpus)),
         workers=options.need.workers,
-        search=_search_pool(prepared.setting.dev),
+        search=_search_pool(prepared.setting.dev, options.experiment.selection.index),
         step_limit_s=_STEP_LIMIT_S,
     )
     context = Context(
@@ -165,8 +168,11 @@ def _refits(
     return refit(longer, options.need, records, options.experiment.budget.refit.top, observer)
 
 
-def _search_pool(dev: DevSuite) -> "SearchPool | None":
-    """Start the actors that search for all trials; None if no trial searches."""
-    if not any(evaluator.target is DocSearch for evaluator in dev.evaluators):
+def _search_pool(dev: DevSuite, index: str) -> "SearchPool | None":
+    """Start the actors that search for all trials, and say how; None if each trial searches, or none does."""
+    if not any(evaluator.target is DocSearch for evaluator in dev.evaluators) or index.startswith("flat-gpu"):
         return None
-    return start_search_pool(actors=2, threads=1, index="exact")
+    chosen, why = chosen_index(index, _SEARCH_THREADS)
+    say(f"dev queries search with the index {chosen}, {why}")
+    actors = 1 if chosen.startswith(APPROXIMATE) else 2
+    return start_search_pool(actors, _SEARCH_THREADS, index=chosen)

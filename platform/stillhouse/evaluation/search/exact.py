@@ -9,7 +9,6 @@ bits of the unsharded result. Equal scores are ranked by id, the lower first, al
 import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +23,6 @@ from stillhouse.students.cpu.products import LEAST_ROWS, laid_out, linear
 
 TILE = 2048
 QUERY_BLOCK = 256
-INDEXES = ("exact", "flat")
 
 NOTHING_TO_SEARCH = "a search needs queries and passages, but one of them is empty."
 
@@ -38,7 +36,6 @@ def search(
     k: int,
     first_id: int = 0,
     *,
-    index: str = "exact",
     threads: int | None = None,
 ) -> Ranking:
     """Find the k passages with the highest inner product for every query.
@@ -48,21 +45,20 @@ def search(
         passages_ND: Passage vectors of any floating type; a memory map is read tile by tile.
         k: Depth of the ranking.
         first_id: The id of the first passage, a multiple of `TILE` for shards that will be merged.
-        index: ``exact`` (torch) or ``flat`` (one FAISS flat index per tile).
         threads: Number of threads; None keeps torch's current number.
 
     Returns:
         float32 scores and int64 ids.
 
     Raises:
-        BadInput: If a vector is not finite, dimensions differ, or FAISS is required but not installed.
+        BadInput: If a vector is not finite, or dimensions differ.
     """
     if queries_QD.ndim != 2 or passages_ND.ndim != 2 or queries_QD.shape[1] != passages_ND.shape[1]:
         raise BadInput(
             f"queries and passages must have the same dimension, but have the shapes {queries_QD.shape} and "
             f"{passages_ND.shape}."
         )
-    return search_stream(queries_QD, [passages_ND], k, first_id, index=index, threads=threads)
+    return search_stream(queries_QD, [passages_ND], k, first_id, threads=threads)
 
 
 def search_stream(
@@ -71,7 +67,6 @@ def search_stream(
     k: int,
     first_id: int = 0,
     *,
-    index: str = "exact",
     threads: int | None = None,
 ) -> Ranking:
     """Search like `search`, over passages that come in blocks and are never all in memory.
@@ -81,14 +76,12 @@ def search_stream(
         blocks: Passage vectors in the order of their ids; every block but the last consists of whole tiles.
         k: Depth of the ranking.
         first_id: The id of the first passage.
-        index: ``exact`` or ``flat``.
         threads: Number of threads; None keeps torch's current number.
 
     Raises:
         BadInput: As for `search`.
     """
     require(k >= 1, "k >= 1", k=k)
-    require(index in INDEXES, f"index in {INDEXES}", index=index)
     if not len(queries_QD):
         raise BadInput(NOTHING_TO_SEARCH)
     keep_large_blocks()
@@ -103,7 +96,7 @@ def search_stream(
         with _threads(threads):
             for start in range(0, len(block), TILE):
                 tile = _copied(block[start : start + TILE])
-                _search_tile(query_blocks, tile, k, at, best, index, threads)
+                _search_tile(query_blocks, tile, at, best)
                 at += len(tile)
     if at == first_id:
         raise BadInput(NOTHING_TO_SEARCH)
@@ -157,20 +150,9 @@ def _checked(blocks: Iterable[FloatArray], dim: int) -> Iterator[FloatArray]:
         yield block
 
 
-def _search_tile(
-    blocks: list[Tensor],
-    tile: Tensor,
-    k: int,
-    first_id: int,
-    best: list[Top],
-    index: str,
-    threads: int | None,
-) -> None:
+def _search_tile(blocks: list[Tensor], tile: Tensor, first_id: int, best: list[Top]) -> None:
     require(0 <= first_id <= MAX_ID - len(tile), "ids < 2**32", first_id=first_id)
     require_finite(tile, "passage vectors", first_id)
-    if index == "flat":
-        _faiss_tile(blocks, tile, k, first_id, best, threads)
-        return
     # For few queries, changing the layout of the rows would cost more than the product.
     ready = laid_out(tile) if len(blocks[0]) >= LEAST_ROWS else tile
     for top, queries in zip(best, blocks, strict=True):
@@ -185,35 +167,6 @@ def _copied(rows: FloatArray) -> Tensor:
 def _ranking(keys: Tensor, depth: int) -> Ranking:
     keys = keys[:, :depth]
     return scores_of(keys).numpy(), ids_of(keys).numpy()
-
-
-def _faiss_tile(
-    blocks: list[Tensor], tile: Tensor, k: int, first_id: int, best: list[Top], threads: int | None
-) -> None:
-    faiss = _faiss()
-    if threads is not None:
-        faiss.omp_set_num_threads(threads)
-    flat = faiss.IndexFlatIP(tile.shape[1])
-    flat.add(tile.numpy())
-    for top, block in zip(best, blocks, strict=True):
-        depth = min(k + 1, len(tile))
-        scores, ids = flat.search(block.numpy(), depth)
-        # FAISS keeps arbitrary ones of those that tie for the last place: search deeper to see the whole tie.
-        while depth < len(tile) and bool((scores[:, -1] == scores[:, min(k, depth) - 1]).any()):
-            depth = min(2 * depth, len(tile))
-            scores, ids = flat.search(block.numpy(), depth)
-        top.take(keys_of(torch.from_numpy(scores), torch.from_numpy(ids) + first_id))
-
-
-def _faiss() -> Any:
-    try:
-        import faiss
-    except ImportError:
-        raise BadInput(
-            "index='flat' needs `faiss`, which is not installed. Install the extra `cpu` "
-            "(faiss-cpu) or `gpu` (faiss-gpu), or use index='exact'."
-        ) from None
-    return faiss
 
 
 @contextlib.contextmanager

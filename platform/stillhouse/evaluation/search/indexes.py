@@ -1,6 +1,6 @@
 """FAISS indexes compared with exact search: their recall of the exact top k, and their cost.
 
-    flat                       compares every passage in FAISS; recall 1 except for ties
+    flat                       compares every passage in FAISS
     hnsw:m=32,ef_construction=200,ef_search=128          Malkov & Yashunin, arXiv 1603.09320
     ivfpq:nlist=0,m=0,nbits=8,nprobe=16,train=0          Jégou et al., TPAMI 2011; 0 depends on the collection
     flat-gpu:device=0          flat on a GPU, with faiss-gpu
@@ -10,16 +10,20 @@ so the inner product is the cosine, and the nearest by distance are the nearest 
 distances, since they place its centroids and make its codes more accurate.
 """
 
+import contextlib
+import importlib.util
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 
 from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.core.types import FloatArray, IntArray
-from stillhouse.evaluation.search.exact import Ranking
+from stillhouse.evaluation.search.exact import NOTHING_TO_SEARCH, TILE, Ranking, require_finite
+from stillhouse.evaluation.search.top_k import Top, ids_of, keys_of, scores_of
 
 PARAMETERS: dict[str, dict[str, tuple[int, int, int]]] = {
     "flat": {},
@@ -34,6 +38,11 @@ PARAMETERS: dict[str, dict[str, tuple[int, int, int]]] = {
     "flat-gpu": {"device": (0, 0, 63)},
 }
 """Index to parameter to (default, lowest value, highest value)."""
+
+EXACT, AUTO = "exact", "auto"
+"""Beside the indexes: the product in torch, and the faster one of that and ``flat``."""
+APPROXIMATE = ("hnsw", "ivfpq")
+"""Indexes that miss passages, and so change figures."""
 
 POINTS_PER_CENTROID = 39
 """Passages that FAISS requires per centroid; with fewer it trains, but warns."""
@@ -50,6 +59,18 @@ class IndexChoice:
 
     kind: str
     parameters: Mapping[str, int]
+
+
+class Passages(Protocol):
+    """Vectors of passages that are read slice by slice, such as an array."""
+
+    def __len__(self) -> int:
+        """The number of passages."""
+        ...
+
+    def __getitem__(self, rows: slice, /) -> FloatArray:
+        """The vectors of some consecutive passages, (N, D)."""
+        ...
 
 
 class Vectors(Protocol):
@@ -87,16 +108,21 @@ class Built:
     megabytes: float
 
 
-def parse_index(text: str) -> IndexChoice:
+def parse_index(text: str, *, others: Sequence[str] = ()) -> IndexChoice:
     """Parse an index such as ``hnsw`` or ``hnsw:m=16,ef_search=64``.
+
+    Args:
+        text: The index.
+        others: What else is known here, without parameters, such as ``exact``.
 
     Raises:
         BadInput: If the index or a parameter is unknown, or a value is out of range.
     """
     kind, _, pairs = text.strip().partition(":")
-    if kind not in PARAMETERS:
-        raise BadInput(f"unknown index `{kind}`. {nearest(kind, list(PARAMETERS))}")
-    known = PARAMETERS[kind]
+    every = {**{name: {} for name in others}, **PARAMETERS}
+    if kind not in every:
+        raise BadInput(f"unknown index `{kind}`. {nearest(kind, list(every))}")
+    known = every[kind]
     values = {name: default for name, (default, _, _) in known.items()}
     for pair in filter(None, pairs.split(",")):
         name, _, value = (part.strip() for part in pair.partition("="))
@@ -141,14 +167,54 @@ def build_index(choice: IndexChoice, files: Vectors, *, seed: int = 0) -> Built:
     Raises:
         BadInput: If the collection is too small to train on, or ``m`` does not divide the dimension.
     """
-    check_index(choice)
-    make = {"flat": _flat, "hnsw": _hnsw, "ivfpq": _ivfpq, "flat-gpu": _flat_gpu}[choice.kind]
     started = time.perf_counter()
-    index, trained_on = make(choice.parameters, files, seed)
-    for block in files.blocks():
-        index.add(np.ascontiguousarray(block))
+    index, trained_on = _filled(choice, files, seed)
     seconds = time.perf_counter() - started
     return Built(index, seconds, trained_on, _bytes(index) / 1e6)
+
+
+def chosen_index(index: str, threads: int) -> tuple[str, str]:
+    """Choose what ``auto`` stands for, and say why; any other index is kept.
+
+    The rule: FAISS on one thread, torch on several (docs/benchmarks.md, Dev queries).
+    """
+    if index != AUTO:
+        return index, "as selection.index says"
+    if importlib.util.find_spec("faiss") is None:
+        return EXACT, "since FAISS is not installed"
+    if threads == 1:
+        return "flat", "since FAISS is not slower on one thread"
+    return EXACT, f"since torch is faster on {threads} threads"
+
+
+def search_passages(
+    index: str, passages_ND: Passages, queries_QD: FloatArray, k: int, *, threads: int = 1
+) -> Ranking:
+    """Search passages with FAISS; an index is built for this search alone.
+
+    Args:
+        index: See `parse_index`.
+        passages_ND: The passages.
+        queries_QD: Query vectors.
+        k: Depth of the ranking.
+        threads: Number of threads.
+
+    Raises:
+        BadInput: A vector is not finite, there is nothing to search, or the index cannot be built.
+    """
+    if not len(queries_QD) or not len(passages_ND):
+        raise BadInput(NOTHING_TO_SEARCH)
+    require_finite(queries_QD, "query vectors")
+    choice, files = parse_index(index), _Held(passages_ND, queries_QD.shape[1])
+    with _quick(threads):
+        if choice.kind == "flat":
+            return _nearest(files, queries_QD, k)
+        built, _ = _filled(choice, files, 0)
+        depth = min(k, files.rows)
+        if choice.kind in APPROXIMATE:
+            return _found(built, queries_QD, depth)
+        scores, ids = _with_ties(lambda deep: _found(built, queries_QD, deep), depth, files.rows)
+        return scores[:, :depth], ids[:, :depth]
 
 
 def search_index(built: Built, queries_QD: FloatArray, k: int, *, threads: int = 1) -> tuple[Ranking, float]:
@@ -165,19 +231,10 @@ def search_index(built: Built, queries_QD: FloatArray, k: int, *, threads: int =
         raise BadInput(
             f"queries must have the dimension of the index, {built.index.d}, but have {queries_QD.shape[1]}."
         )
-    faiss = _faiss()
-    before = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(threads)
-    queries = np.ascontiguousarray(queries_QD, np.float32)
-    started = time.perf_counter()
-    scores, ids = built.index.search(queries, min(k, built.index.ntotal))
-    seconds = time.perf_counter() - started
-    faiss.omp_set_num_threads(before)
-    if built.index.metric_type == faiss.METRIC_L2:
-        scores = 1 - scores / 2
-    order = np.lexsort((ids, -scores), axis=1)
-    ranked = np.take_along_axis(scores, order, axis=1), np.take_along_axis(ids, order, axis=1)
-    return ranked, seconds
+    with _quick(threads):
+        started = time.perf_counter()
+        ranked = _found(built.index, queries_QD, min(k, built.index.ntotal))
+        return ranked, time.perf_counter() - started
 
 
 def recall_of_exact(found_QK: IntArray, exact_QK: IntArray, k: int) -> float:
@@ -185,6 +242,88 @@ def recall_of_exact(found_QK: IntArray, exact_QK: IntArray, k: int) -> float:
     k = min(k, exact_QK.shape[1])
     pairs = zip(found_QK[:, :k].tolist(), exact_QK[:, :k].tolist(), strict=True)
     return float(np.mean([len(set(found) & set(exact)) / k for found, exact in pairs]))
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Passages as `Vectors`."""
+
+    passages_ND: Passages
+    dim: int
+
+    @property
+    def rows(self) -> int:
+        return len(self.passages_ND)
+
+    def blocks(self) -> Iterator[FloatArray]:
+        for at in range(0, self.rows, 16 * TILE):
+            block = np.asarray(self.passages_ND[at : at + 16 * TILE], np.float32)
+            require_finite(block, "passage vectors", at)
+            yield block
+
+    def gather(self, rows: IntArray, /) -> FloatArray:
+        return np.concatenate([self.passages_ND[row : row + 1] for row in rows.tolist()])
+
+
+@contextlib.contextmanager
+def _quick(threads: int) -> Iterator[None]:
+    """Search with so many threads, and with matrix products from 20 queries on: FAISS waits for hundreds."""
+    faiss = _faiss()
+    before = faiss.omp_get_max_threads(), faiss.cvar.distance_compute_blas_threshold
+    faiss.omp_set_num_threads(threads)
+    faiss.cvar.distance_compute_blas_threshold = 20
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before[0])
+        faiss.cvar.distance_compute_blas_threshold = before[1]
+
+
+def _nearest(files: _Held, queries_QD: FloatArray, k: int) -> Ranking:
+    """Compare all passages block by block, without a copy of them."""
+    faiss, top, at = _faiss(), Top(k), 0
+    queries = np.ascontiguousarray(queries_QD, np.float32)
+    for block in files.blocks():
+        rows = np.ascontiguousarray(block)
+
+        def search(depth: int, rows: FloatArray = rows) -> Ranking:
+            found: Ranking = faiss.knn(queries, rows, depth, metric=faiss.METRIC_INNER_PRODUCT)
+            return found
+
+        scores, ids = _with_ties(search, k, len(rows))
+        top.take(keys_of(torch.from_numpy(scores), torch.from_numpy(ids) + at))
+        at += len(rows)
+    keys = top.keys()
+    return scores_of(keys).numpy(), ids_of(keys).numpy()
+
+
+def _with_ties(search: Callable[[int], Ranking], k: int, rows: int) -> Ranking:
+    """Search as deep as those go that tie for place k, of which FAISS keeps any."""
+    depth = min(k + 1, rows)
+    scores, ids = search(depth)
+    while depth < rows and bool((scores[:, -1] == scores[:, min(k, depth) - 1]).any()):
+        depth = min(2 * depth, rows)
+        scores, ids = search(depth)
+    return scores, ids
+
+
+def _filled(choice: IndexChoice, files: Vectors, seed: int) -> tuple[Any, int]:
+    """Make an index, train it, and add all passages."""
+    check_index(choice)
+    make = {"flat": _flat, "hnsw": _hnsw, "ivfpq": _ivfpq, "flat-gpu": _flat_gpu}[choice.kind]
+    index, trained_on = make(choice.parameters, files, seed)
+    for block in files.blocks():
+        index.add(np.ascontiguousarray(block))
+    return index, trained_on
+
+
+def _found(index: Any, queries_QD: FloatArray, k: int) -> Ranking:
+    """The top k, best first, equal scores by id."""
+    scores, ids = index.search(np.ascontiguousarray(queries_QD, np.float32), k)
+    if index.metric_type == _faiss().METRIC_L2:
+        scores = 1 - scores / 2
+    order = np.lexsort((ids, -scores), axis=1)
+    return np.take_along_axis(scores, order, axis=1), np.take_along_axis(ids, order, axis=1)
 
 
 def _flat(parameters: Mapping[str, int], files: Vectors, seed: int) -> tuple[Any, int]:
@@ -258,7 +397,7 @@ def _faiss() -> Any:
         import faiss
     except ImportError:
         raise BadInput(
-            "--index needs `faiss`, which is not installed. Install the extra `cpu` (faiss-cpu) or `gpu` "
-            "(faiss-gpu), or omit --index: exact search does not need it."
+            "this index needs `faiss`, which is not installed. Install the extra `cpu` (faiss-cpu) or `gpu` "
+            "(faiss-gpu), or search with `exact`, which does not need it."
         ) from None
     return faiss

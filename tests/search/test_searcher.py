@@ -1,5 +1,6 @@
 import math
 import pickle
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -280,3 +281,33 @@ def test_the_searcher_pickles_without_its_connection(tmp_path: Path) -> None:
     assert copy.records() == search.records()
     finish(copy, "t")
     assert search.records()[0].state == "COMPLETE"
+
+
+def no_odd_pair(point: Mapping[str, Any]) -> str:
+    return "a = 2 must not go with x" if (point["a"], point["b"]) == (2, "x") else ""
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random", "grid"])
+def test_points_that_cannot_be_planned_are_not_issued(tmp_path: Path, sampler: str) -> None:
+    search = searcher(tmp_path, DISCRETE, sampler=sampler, refusal=no_odd_pair)
+    drive_all(search)
+    points = {(r.hyper_parameters["a"], r.hyper_parameters["b"]) for r in search.records()}
+    assert len(search.records()) == 5 and points == {(1, "x"), (1, "y"), (2, "y"), (3, "x"), (3, "y")}
+
+
+def test_a_running_trial_whose_point_is_refused_has_failed_at_the_next_start(tmp_path: Path) -> None:
+    first = searcher(tmp_path, DISCRETE)
+    for turn in range(6):
+        first.suggest(f"tune{turn}")
+    again = searcher(tmp_path, DISCRETE, refusal=no_odd_pair)
+    failed = [record for record in again.records() if record.state == "FAIL"]
+    assert [record.reason for record in failed] == ["a = 2 must not go with x"]
+    drive_all(again)
+    assert sorted(record.state for record in again.records()) == ["COMPLETE"] * 5 + ["FAIL"]
+
+
+def drive_all(search: StudySearcher) -> None:
+    for turn in range(20):
+        if search.suggest(f"turn{turn}") == "FINISHED":
+            return
+        finish(search, f"turn{turn}")

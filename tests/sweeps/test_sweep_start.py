@@ -13,11 +13,12 @@ from stillhouse import BadInput, Budget, Experiment, Sentences, TeacherChoice, T
 from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import Workspace, write_json
 from stillhouse.experiments.embedding import Embedding
+from stillhouse.methods import load_method
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.space import Categorical, Int, Space
 from stillhouse.sweeps import session as session_module
 from stillhouse.sweeps import sweep as sweep_module
-from stillhouse.sweeps.checks import sweep_options
+from stillhouse.sweeps.checks import check_space, sweep_options
 from stillhouse.sweeps.session import session
 from stillhouse.sweeps.sweep import sweep
 from stillhouse.values.data import Teacher
@@ -25,6 +26,31 @@ from stillhouse.values.data import Teacher
 
 class Began(Exception):
     """The first trial would begin now."""
+
+
+def pairs_of(optimizers: tuple[str, ...], decays: tuple[float, ...], **first: Any) -> Space:
+    domains = {"optimizer": Categorical(optimizers), "weight_decay": Categorical(decays)}
+    return Space("mse", domains, {"batch_size": 8}, first or None)
+
+
+@pytest.mark.parametrize("decays", [(0.0, 0.01), (0.01, 0.0)])
+@pytest.mark.parametrize("first", [{}, {"optimizer": "adam", "weight_decay": 0.01}])
+def test_values_that_are_refused_only_together_are_searched(
+    tmp_path: Path, tiny_model: Path, decays: tuple[float, ...], first: dict[str, Any]
+) -> None:
+    space = pairs_of(("adam", "adamw"), decays, **first)
+    experiment = options_of(tmp_path, tiny_model, Categorical((8,))).experiment
+    _, found = check_space(load_method("mse"), experiment, space)
+    assert found.start["optimizer"] == "adam" and found.fingerprint == space.fingerprint
+
+
+def test_a_space_without_a_point_that_can_be_planned_is_refused(tmp_path: Path, tiny_model: Path) -> None:
+    experiment = options_of(tmp_path, tiny_model, Categorical((8,))).experiment
+    with pytest.raises(BadInput, match="weight_decay > 0 with optimizer = adamw"):
+        check_space(load_method("mse"), experiment, pairs_of(("adamw",), (0.0,)))
+    odd = pairs_of(("adam", "adamw"), (0.0, 0.01), optimizer="adamw", weight_decay=0.0)
+    with pytest.raises(BadInput, match="weight_decay > 0 with optimizer = adamw"):
+        check_space(load_method("mse"), experiment, odd)
 
 
 @pytest.fixture

@@ -2,7 +2,9 @@
 
 import errno
 import resource
+from collections.abc import Callable, Mapping
 from reprlib import Repr
+from typing import Any
 
 _REFUSALS = (errno.EACCES, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.EROFS)
 """Answers of the operating system that concern the machine, not the command."""
@@ -126,6 +128,19 @@ def too_long(path: object) -> BadInput:
         f"each name in a path must have at most 255 bytes, but {shown!r} has {len(text)} characters. Give "
         "a shorter one."
     )
+
+
+def refusing(check: Callable[[dict[str, Any]], object]) -> Callable[[Mapping[str, Any]], str]:
+    """Turn a function that raises `BadInput` into one that returns the message, or an empty string."""
+
+    def refusal(values: Mapping[str, Any]) -> str:
+        try:
+            check(dict(values))
+        except BadInput as refused:
+            return str(refused) or "refused"
+        return ""
+
+    return refusal
 
 
 def blocked(path: object, error: OSError) -> Hindered:

@@ -11,8 +11,8 @@ from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec, canonical
 from stillhouse.objectives.objective import Objective
-from stillhouse.search.shared_stages import ends_of, first_point, some_point
-from stillhouse.search.space import Space
+from stillhouse.search.shared_stages import first_point
+from stillhouse.search.space import Space, ends_of
 from stillhouse.search.trial import Context
 from stillhouse.values.stage import Stage
 
@@ -35,7 +35,7 @@ def without_idle(context: Context, space: Space) -> Space:
         BadInput: Nothing is left to search.
     """
     draws = np.random.default_rng(0).random((_POINTS, len(space.domains)))
-    tried = [*space.probes(), *({**space.fixed, **space.at(list(draw))} for draw in draws)]
+    tried = [*space.probes(context.refusal), *({**space.fixed, **space.at(list(draw))} for draw in draws)]
     idle = [name for name, effect in effects(context, space, tried).items() if effect == frozenset()]
     if not idle:
         return space
@@ -59,7 +59,7 @@ def effects(context: Context, space: Space, tried: Iterable[Mapping[str, Any]] =
         tried: Points that were tried. One that seems to change nothing is also varied from these, since it
             may act only together with others.
     """
-    starts, found = [some_point(space), first_point(space)], {}
+    starts, found = [space.any_point, first_point(space)], {}
     for name in space.domains:
         effect = _effect(context, space, name, starts)
         found[name] = effect if effect or effect is None else _effect(context, space, name, tried)

@@ -286,8 +286,9 @@ class Observer(Callback):  # type: ignore[misc]
 
     def _follow(self, number: int, values: dict[str, Any]) -> list[Key]:
         """Follow each stage that a trial has begun; return the keys of their runs."""
-        keys = []
-        for index, stage in enumerate(self.context.plan(values).chain()):
+        keys: list[Key] = []
+        plan = self.context.planned(values)
+        for index, stage in enumerate(plan.chain() if plan else ()):
             key = (*self.trial_key(number), stage.label)
             if index and not (self.workspace.path(stage) / STAGE_NOTE).exists():
                 break

@@ -41,6 +41,7 @@ from stillhouse.search.study_backup import back_up_study
 __all__ = ["ExplainErrors", "Measure", "StudySearcher", "TrialRecord"]
 
 Measure = Callable[[dict[str, Any]], dict[str, float]]
+Refusal = Callable[[Mapping[str, Any]], str]
 
 _VOID = "void"
 
@@ -63,6 +64,8 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         full_budget: Examples of a trial that runs to its end.
         slots: Returns how many trials may run at once, asked before each; None sets no limit.
         measure: Function from a finished trial's last report to further metrics, which the driver measures.
+        refusal: Says why a point cannot be planned; empty if it can. A trial of an earlier process with such
+            a point has failed.
 
     Raises:
         BadInput: The sampler does not suit the space, or the study was begun with another space.
@@ -82,6 +85,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         full_budget: int,
         slots: Callable[[], int] | None = None,
         measure: Measure | None = None,
+        refusal: Refusal = lambda point: "",
     ) -> None:
         super().__init__()
         check_sampler(sampler, space)
@@ -91,6 +95,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self._sampler, self._trials, self._seed = sampler, trials, seed
         self._first = dict(space.first or {})
         self._objective, self._full_budget, self._measure = objective, full_budget, measure
+        self._refusal: Refusal | None = refusal
         self._objectives = list(objectives) if objectives else [(objective, "max")]
         self._live: dict[str, int] = {}
         self._slots, self._running_now = slots, set[str]()
@@ -172,8 +177,8 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         return optuna.load_study(study_name=None, storage=self._storage[0])
 
     def __getstate__(self) -> dict[str, Any]:
-        """State without the connection and without the driver's function, for pickling."""
-        return {**self.__dict__, "_open_storage": None, "_measure": None}
+        """State without the connection and without the driver's functions, for pickling."""
+        return {**self.__dict__, "_open_storage": None, "_measure": None, "_refusal": None}
 
     # The study.
 
@@ -203,14 +208,27 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         )
 
     def _running(self) -> list[int]:
-        """Numbers of the trials of a dead process; one without all its parameters is marked void."""
+        """Numbers of the trials of a dead process.
+
+        One without all its parameters is marked void, and one whose point is refused has failed.
+        """
         storage, study = self._storage
         running = storage.get_all_trials(study, deepcopy=False, states=(TrialState.RUNNING,))
+        numbers: list[int] = []
         for trial in running:
             if set(trial.params) != set(self._space.domains):
                 storage.set_trial_user_attr(trial._trial_id, _VOID, True)
                 storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
-        return [trial.number for trial in running if set(trial.params) == set(self._space.domains)]
+            elif reason := self._refused(decode(trial.params, self._space)):
+                storage.set_trial_user_attr(trial._trial_id, REPORT, attributes({}, reason))
+                storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
+            else:
+                numbers.append(trial.number)
+        return numbers
+
+    def _refused(self, point: Mapping[str, Any]) -> str:
+        """Why a point cannot be tried; empty if it can."""
+        return self._refusal(point) if self._refusal is not None else ""
 
     def _counted(self) -> list[FrozenTrial]:
         storage, study = self._storage
@@ -227,7 +245,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             return None
         point: dict[str, Any] | None = self._first
         if not self._first or any(t.params == encode(self._first, self._space) for t in past):
-            search = Search(self._space, past, self._seed, self._trials, self._directions)
+            search = Search(self._space, past, self._seed, self._trials, self._directions, self._refused)
             point = propose(self._sampler, search)
         if point is None:
             return None

@@ -7,7 +7,7 @@ from stillhouse.cluster.resources import Need, call
 from stillhouse.core.console import say
 from stillhouse.core.devices import resolve_device, usable_device
 from stillhouse.core.errors import require
-from stillhouse.search.space import Categorical, Space
+from stillhouse.search.space import Space
 from stillhouse.search.trial import Context
 from stillhouse.training.follower import PlanFollower
 from stillhouse.training.local import build_examples
@@ -61,7 +61,7 @@ def build_stage(stage: Stage, context: Context) -> str:
 
 def shared_stages(context: Context, space: Space) -> list[Stage]:
     """List the stages of the plan that no searched value changes."""
-    stages = list(context.plan(some_point(space)).chain())
+    stages = list(context.plan(space.any_point).chain())
     for plan in _varied(context, space):
         kept = {stage.fingerprint for stage in plan.chain()}
         stages = [stage for stage in stages if stage.fingerprint in kept]
@@ -70,7 +70,7 @@ def shared_stages(context: Context, space: Space) -> list[Stage]:
 
 def shared_recordings(context: Context, space: Space) -> list[Examples]:
     """List the examples with a recording that no searched value changes, in the order of the plan."""
-    plan = context.plan(some_point(space))
+    plan = context.plan(space.any_point)
     shared = [part for part in plan.examples.sources() if isinstance(part.origin, Recorded | Scored)]
     for plan in _varied(context, space):
         kept = {part.fingerprint for part in plan.examples.sources()}
@@ -79,23 +79,11 @@ def shared_recordings(context: Context, space: Space) -> list[Examples]:
 
 
 def _varied(context: Context, space: Space) -> Iterator[Stage]:
-    """Yield plans that differ from `some_point`'s in one searched value."""
-    start = some_point(space)
-    for name, domain in space.domains.items():
-        for value in ends_of(domain)[1:]:
-            yield context.plan({**start, name: value})
-
-
-def some_point(space: Space) -> dict[str, Any]:
-    """Any point of the space, with the fixed values."""
-    return {**space.fixed, **{name: ends_of(domain)[0] for name, domain in space.domains.items()}}
+    """Yield plans with every searched value that the method plans."""
+    plans = (context.planned(point) for point in space.probes(context.refusal))
+    yield from (plan for plan in plans if plan is not None)
 
 
 def first_point(space: Space) -> dict[str, Any]:
     """The published hyper-parameters if the space names them, else any point."""
-    return {**some_point(space), **(space.first or {})}
-
-
-def ends_of(domain: Any) -> tuple[Any, ...]:
-    """Return the choices of a domain, or the ends of its range."""
-    return domain.choices if isinstance(domain, Categorical) else (domain.low, domain.high)
+    return {**space.any_point, **(space.first or {})}

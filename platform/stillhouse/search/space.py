@@ -1,19 +1,24 @@
 """Search spaces: a YAML file with the searched domains, the fixed values and the first point."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+import itertools
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from stillhouse.core.errors import BadInput, nearest, require
+from stillhouse.core.errors import BadInput, nearest, refusing, require
 from stillhouse.core.identity import fingerprint
 from stillhouse.search.domains import Categorical, Domain, Float, Int, domain, frozen
 from stillhouse.search.experiment_file import SEARCH_KEYS, load_base, load_search, mapping_at
-from stillhouse.search.type_casts import cast_domain, cast_point, check_ranges
+from stillhouse.search.type_casts import cast_domain, cast_point
 
 __all__ = ["Categorical", "Domain", "Float", "Int", "Space", "check", "load_space"]
 
 _SECTIONS = ("space", "continuous")
+_SAMPLE = 256
+"""Number of points that stand for a larger space."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,7 @@ class Space:
         source: The file, for messages.
         set_aside: Values that `without` removed from ``first``, for messages.
         section: The section of the file that is searched.
+        start: A point that the method plans, for what needs any point; empty takes the first values.
     """
 
     version: ClassVar[int] = 1
@@ -38,6 +44,7 @@ class Space:
     source: str = field(default="search space", metadata={"identity": False})
     set_aside: Mapping[str, Any] = field(default_factory=dict, metadata={"identity": False})
     section: str = field(default="space", metadata={"identity": False})
+    start: Mapping[str, Any] = field(default_factory=dict, metadata={"identity": False})
 
     def __post_init__(self) -> None:
         """Check that something is searched, nothing twice, and that the first point is in the space."""
@@ -114,24 +121,51 @@ class Space:
         pairs = zip(self.domains.items(), units, strict=True)
         return {name: values.at(float(unit)) for (name, values), unit in pairs}
 
-    def probes(self) -> Iterator[dict[str, Any]]:
+    def probes(self, refused: Callable[[dict[str, Any]], object] | None = None) -> Iterator[dict[str, Any]]:
         """Yield points that cover both ends of every range and every choice, the rest as in ``first``.
 
-        Fixed values are included. If a plan can be built from each point, no trial of the sweep is refused.
+        Fixed values are included. Values may be refused together with others: where a point is refused,
+        another one with the same value takes its place, if there is one that is not.
+
+        Args:
+            refused: Whether a point is refused; None refuses none.
         """
-        start = {n: v.low if isinstance(v, Float) else v.nth(0) for n, v in self.domains.items()}
-        base = {**self.fixed, **start, **(self.first or {})}
+        base = {**self.any_point, **(self.first or {})}
         for name, values in self.domains.items():
-            ends = values.choices if isinstance(values, Categorical) else (values.low, values.high)
-            for value in ends:
-                yield {**base, name: value}
+            for value in ends_of(values):
+                point = {**base, name: value}
+                if refused is not None and refused(point):
+                    others = ({**other, name: value} for other in self.sample())
+                    point = next((other for other in others if not refused(other)), point)
+                yield point
+
+    @property
+    def any_point(self) -> dict[str, Any]:
+        """A point of the space, with the fixed values: ``start``, where that is known."""
+        return {**self.fixed, **{name: ends_of(each)[0] for name, each in self.domains.items()}, **self.start}
+
+    def sample(self) -> Iterator[dict[str, Any]]:
+        """Yield every point of a small space, and random points of a larger one, with the fixed values."""
+        if self.points is not None and self.points <= _SAMPLE:
+            columns = [
+                [values.nth(place) for place in range(values.size)]
+                for values in self.domains.values()
+                if not isinstance(values, Float)
+            ]
+            for point in itertools.product(*columns):
+                yield {**self.fixed, **dict(zip(self.domains, point, strict=True))}
+            return
+        generator = random.Random(0)
+        for _ in range(_SAMPLE):
+            yield {**self.fixed, **self.at([generator.random() for _ in self.domains])}
 
     def without(self, *names: str) -> "Space":
         """Remove names from the searched ones and ``first`` (the epochs with a scheduler)."""
         first = self.first and {name: value for name, value in self.first.items() if name not in names}
         kept = {name: values for name, values in self.domains.items() if name not in names}
         aside = {name: value for name, value in (self.first or {}).items() if name in names}
-        return replace(self, domains=kept, first=first, set_aside={**self.set_aside, **aside})
+        start = {name: value for name, value in self.start.items() if name in kept}
+        return replace(self, domains=kept, first=first, set_aside={**self.set_aside, **aside}, start=start)
 
 
 def load_space(path: str | Path, *, space: str = "space", scale: str = "", data_root: str = "") -> Space:
@@ -215,8 +249,32 @@ def check(space: Space, hyper_parameters: type) -> Space:
         fixed=cast_point(space.fixed, hyper_parameters, space.source, "fixed"),
         first=space.first and cast_point(space.first, hyper_parameters, space.source, "first"),
     )
-    check_ranges(checked.domains, {**checked.fixed, **(checked.first or {})}, hyper_parameters, space.source)
+    _check_values(checked, hyper_parameters)
     return checked
+
+
+def ends_of(values: Domain) -> tuple[Any, ...]:
+    """Return the choices of a domain, or the ends of its range."""
+    return values.choices if isinstance(values, Categorical) else (values.low, values.high)
+
+
+def _check_values(space: Space, hyper_parameters: type) -> None:
+    """Build the dataclass with each end of each domain.
+
+    Raises:
+        BadInput: The dataclass refuses a value, whatever the others are.
+    """
+    fields = [field for field in dataclasses.fields(hyper_parameters) if field.init]
+    needed = [f.name for f in fields if f.default is f.default_factory is dataclasses.MISSING]
+    if set(needed) - set(space.fixed) - set(space.domains):
+        return
+
+    refusal = refusing(lambda point: hyper_parameters(**point))
+    probes = space.probes(refusal)
+    for name, values in space.domains.items():
+        for value in ends_of(values):
+            if refused := refusal(next(probes)):
+                raise BadInput(f"{space.source}: key `{name}`, value {value!r}: {refused}")
 
 
 def _refuse_unknown(names: Mapping[Any, Any], known: list[str], file: str, prefix: str) -> None:

@@ -2,14 +2,14 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stillhouse.cluster.preemption import Preempted
 from stillhouse.core.artifacts import Workspace, read_manifest
-from stillhouse.core.errors import Hindered, mistake_in
+from stillhouse.core.errors import Hindered, mistake_in, refusing
 from stillhouse.core.remotes import Remote
 from stillhouse.experiments.teacher_weights import weighted
 from stillhouse.methods import hyper_parameters, load_method
@@ -54,6 +54,14 @@ class Context:
         method = load_method(self.method)
         hp = hyper_parameters(method, values, self.preset)
         return method.plan(hp, weighted(self.setting, values))
+
+    def planned(self, values: Mapping[str, Any]) -> Stage | None:
+        """Plan the last stage; None where the method refuses the hyper-parameters."""
+        return None if self.refusal(values) else self.plan(dict(values))
+
+    def refusal(self, values: Mapping[str, Any]) -> str:
+        """Why the method refuses some hyper-parameters; empty if it plans them."""
+        return refusing(self.plan)(values)
 
 
 def run_trial(config: dict[str, Any], context: Context) -> None:

@@ -25,6 +25,8 @@ from stillhouse.search.records import TrialRecord
 from stillhouse.search.scheduler import StudyScheduler
 from stillhouse.search.schedulers import load_scheduler
 from stillhouse.search.searcher import ExplainErrors, StudySearcher
+from stillhouse.search.shared_stages import first_point
+from stillhouse.search.space import Space
 from stillhouse.search.study_backup import STUDY
 from stillhouse.search.trial import Context, run_trial
 from stillhouse.training.models import encoder_in
@@ -45,7 +47,7 @@ def search(
     Every start is a new Tuner over the study on disk: trials that a killed driver left behind are issued
     again with their own values and resume from their checkpoints.
     """
-    budget = _examples(context, next(options.space.probes()))
+    budget = _examples(context, first_point(options.space))
     searcher = _searcher(options, context, folder, budget, slots)
     published = PublishedSweep(context.workspace, folder)
     published.publish()
@@ -53,6 +55,8 @@ def search(
     observer.over.update(record.number for record in known if record.state != "RUNNING")
     left = options.trials - sum(record.state != "RUNNING" for record in known)
     say(_announce(options, budget, len(known), left))
+    if refused := _refusals(options.space, context):
+        say(refused)
     if options.space.first and left > 0:
         say(_describe_first(options, context))
     if left > 0:
@@ -178,6 +182,7 @@ def _searcher(
         full_budget=budget,
         slots=slots,
         measure=partial(_latency, context.workspace) if LATENCY in options.objectives else None,
+        refusal=context.refusal,
     )
 
 
@@ -199,7 +204,8 @@ def _free_resources(context: Context, records: list[TrialRecord]) -> None:
     """Free the resources of trials whose process was killed when the last of them was stopped."""
     workspace = context.workspace
     for record in records:
-        for stage in context.plan(dict(record.hyper_parameters)).chain():
+        plan = context.planned(record.hyper_parameters)
+        for stage in plan.chain() if plan else ():
             free_resources(workspace, stage)
 
 
@@ -217,6 +223,16 @@ def _announce(options: SweepOptions, budget: int, known: int, left: int) -> str:
     count = len(options.space.domains)
     names = f"{count} hyper-parameter{'s' if count != 1 else ''} (section {options.space.section}, {size})"
     return f"search: {options.sampler} over {names}, {start}, {budget:,} examples each"
+
+
+def _refusals(space: Space, context: Context) -> str:
+    """Say how many points of the space the method refuses, and the first reason; empty if it refuses none."""
+    points = list(space.sample())
+    reasons = [reason for reason in map(context.refusal, points) if reason]
+    if not reasons:
+        return ""
+    every = "points" if len(points) == space.points else "points drawn from it"
+    return f"  {len(reasons)} of {len(points)} {every} are refused, and not tried: {reasons[0]}"
 
 
 def _describe_first(options: SweepOptions, context: Context) -> str:

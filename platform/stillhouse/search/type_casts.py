@@ -1,11 +1,9 @@
 """Conversion of values to the types that a method's dataclass declares for its hyper-parameters."""
 
-import dataclasses
 import typing
 from collections.abc import Mapping
 from typing import Any
 
-from stillhouse.core.errors import BadInput
 from stillhouse.core.type_casts import MISMATCH, cast, fit
 from stillhouse.search.domains import Categorical, Domain, Float, Int
 
@@ -39,28 +37,3 @@ def cast_point(point: Mapping[str, Any], hyper_parameters: type, source: str, ke
     """
     hints = typing.get_type_hints(hyper_parameters)
     return {name: cast(value, f"{key}.{name}", hints[name], source) for name, value in point.items()}
-
-
-def check_ranges(
-    domains: Mapping[str, Domain], base: Mapping[str, Any], hyper_parameters: type, source: str
-) -> None:
-    """Build the dataclass for each end of each domain, with the other values from ``base``.
-
-    Raises:
-        BadInput: The dataclass refuses a value.
-    """
-    fields = [field for field in dataclasses.fields(hyper_parameters) if field.init]
-    needed = [f.name for f in fields if f.default is f.default_factory is dataclasses.MISSING]
-    if set(needed) - set(base) - set(domains):
-        return
-    base = {**{name: _ends(domains[name])[0] for name in needed if name in domains}, **base}
-    for name, values in domains.items():
-        for value in _ends(values):
-            try:
-                hyper_parameters(**{**base, name: value})
-            except BadInput as refused:
-                raise BadInput(f"{source}: key `{name}`, value {value!r}: {refused}") from None
-
-
-def _ends(values: Domain) -> tuple[Any, ...]:
-    return values.choices if isinstance(values, Categorical) else (values.low, values.high)

@@ -1,14 +1,14 @@
 """What is checked before any work: the search space, and every plan of a search or a training run."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import warn
-from stillhouse.core.errors import BadInput, require
+from stillhouse.core.errors import BadInput, refusing, require
 from stillhouse.corpora.tables import count_rows
 from stillhouse.experiments.budget import Budget
 from stillhouse.experiments.embedding import Embedding
@@ -189,7 +189,7 @@ def sweep_options(
         data_root=data_root,
     )
     chosen = with_defaults(module, experiment)
-    teacher = check_plans(module, chosen, searched.probes(), preset)
+    teacher, searched = check_space(module, chosen, searched, preset)
     if chosen.budget.refit.asked_for:
         chosen.budget.of_refit()
     if trials is None and sampler == "grid":
@@ -298,6 +298,43 @@ def check_plans(
     Raises:
         BadInput: The first thing that cannot be used.
     """
+    teacher, check = _checking(method, experiment, preset)
+    for values in points:
+        check(values)
+    return teacher
+
+
+def check_space(
+    method: Method, experiment: Experiment, space: Space, preset: str = "paper"
+) -> tuple[Teacher, Space]:
+    """Check plans with every searched value; a method may refuse values together with others.
+
+    Args:
+        method: See `check_plans`.
+        experiment: See `check_plans`.
+        space: The search space.
+        preset: See `check_plans`.
+
+    Returns:
+        The teacher, and the space with a point that is planned.
+
+    Raises:
+        BadInput: The first published point, or every point with a value of the space, is refused.
+    """
+    teacher, check = _checking(method, experiment, preset)
+    if space.first:
+        check({**space.fixed, **space.first})
+    probes = list(space.probes(refusing(check)))
+    for values in probes:
+        check(values)
+    start = {name: probes[0][name] for name in space.domains}
+    return teacher, dataclasses.replace(space, start=start)
+
+
+def _checking(
+    method: Method, experiment: Experiment, preset: str
+) -> tuple[Teacher, Callable[[Mapping[str, Any]], None]]:
+    """Check an experiment; return its teacher, and what refuses hyper-parameters that cannot be planned."""
     check_needs(method, experiment)
     experiment.check()
     teacher = experiment.teacher.resolve()
@@ -307,7 +344,9 @@ def check_plans(
     if asymmetric or by_length:
         setting = dataclasses.replace(setting, teacher_dim=dimension_of(teacher))
     layers = layer_count(setting.student.kwargs["base"])
-    for values in points:
+
+    def check(given: Mapping[str, Any]) -> None:
+        values = dict(given)
         hp = hyper_parameters(method, values, preset)
         weighted(setting, values)
         probe(method, hp, setting, layers=layers)
@@ -323,7 +362,8 @@ def check_plans(
             check_batching(method.plan(hp, setting), setting.teacher_dim)
         if asymmetric:
             check_plan(method.plan(hp, setting), setting.teacher_dim)
-    return teacher
+
+    return teacher, check
 
 
 def _as_long_as_stated(setting: Setting, budget: Budget) -> Setting:

@@ -92,7 +92,8 @@ def findings_of(context: Context, space: Space, records: Sequence[TrialRecord], 
         study: The file of their study.
     """
     workspace = context.workspace
-    trials = [shares_of(context.plan(dict(record.hyper_parameters)), workspace) for record in records]
+    plans = (context.planned(record.hyper_parameters) for record in records)
+    trials = [shares_of(plan, workspace) for plan in plans if plan is not None]
     preset = hyper_parameters(load_method(context.method), dict(space.fixed), context.preset)
     weights = weights_of(context.setting)
     values = {name: weights[name] if is_weight(name) else getattr(preset, name) for name in space.domains}

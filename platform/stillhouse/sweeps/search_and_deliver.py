@@ -21,7 +21,7 @@ from stillhouse.search.observer import Observer, open_tracker
 from stillhouse.search.options import LATENCY, SweepOptions
 from stillhouse.search.published_sweep import PublishedSweep
 from stillhouse.search.records import TrialRecord
-from stillhouse.search.shared_stages import build_shared, first_point, shared_stages, some_point
+from stillhouse.search.shared_stages import build_shared, first_point, shared_stages
 from stillhouse.search.study_backup import STUDY, ended_trials
 from stillhouse.search.trial import Context
 from stillhouse.search.tuner import search
@@ -82,7 +82,7 @@ def search_and_deliver(
         remote=workspace.remote,
     )
     options = dataclasses.replace(options, space=without_idle(context, options.space))
-    plan = context.plan(some_point(options.space))
+    plan = context.plan(options.space.any_point)
     # A labelled task has its own metric, which the last stage selects by.
     context = dataclasses.replace(context, quality=plan.dev.select if plan.dev else context.quality)
     tracker = open_tracker(workspace, folder, options.name)
@@ -151,7 +151,7 @@ def _refit_plan(prepared: Prepared, context: Context, options: SweepOptions) -> 
     """Plan of one refit; None if the experiment asks for none."""
     if prepared.refit is None:
         return None
-    return dataclasses.replace(context, setting=prepared.refit).plan(some_point(options.space))
+    return dataclasses.replace(context, setting=prepared.refit).plan(options.space.any_point)
 
 
 def _refits(

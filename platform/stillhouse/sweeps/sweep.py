@@ -8,7 +8,7 @@ from typing import Any
 from stillhouse.cluster.slots import Slots
 from stillhouse.core.artifacts import Workspace, locked, remove_leftovers
 from stillhouse.core.console import doing, say, timed_job, warn
-from stillhouse.core.errors import BadInput
+from stillhouse.core.errors import BadInput, refusing
 from stillhouse.core.identity import canonical, fingerprint
 from stillhouse.core.notes import SWEEP_NOTE, SWEEPS, read_note, write_note
 from stillhouse.core.remotes import remote_at
@@ -28,6 +28,7 @@ from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
 from stillhouse.sweeps.forecast import EMBEDDING, READING, keep_seconds, tested_models
 from stillhouse.sweeps.session import session
 from stillhouse.values.data import Teacher
+from stillhouse.values.stage import Stage
 
 
 def sweep(options: SweepOptions) -> dict[str, Any]:
@@ -85,7 +86,7 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
 def _warn_at_start(options: SweepOptions, workspace: Workspace, teacher: Teacher) -> None:
     """Say what is wrong with the experiment as far as that costs next to nothing to find out."""
     method = load_method(options.method)
-    point = hyper_parameters(method, next(iter(options.space.probes())), options.preset)
+    point = hyper_parameters(method, options.space.any_point, options.preset)
     print_concerns(
         at_start(
             method,
@@ -102,15 +103,18 @@ def _warn_at_start(options: SweepOptions, workspace: Workspace, teacher: Teacher
 def _check_extremes(options: SweepOptions, prepared: Prepared, workspace: Workspace) -> None:
     """Refuse a batch larger than the rows, and warn of a full bank, before the sweep is begun."""
     method = load_method(options.method)
-    points = [hyper_parameters(method, values, options.preset) for values in options.space.probes()]
-    plans = [
-        method.plan(point, weighted(prepared.setting, values))
-        for point, values in zip(points, options.space.probes(), strict=True)
-    ]
+
+    def planned(values: dict[str, Any]) -> Stage:
+        point = hyper_parameters(method, values, options.preset)
+        return method.plan(point, weighted(prepared.setting, values))
+
+    plans = [planned(values) for values in options.space.probes(refusing(planned))]
     for plan in plans:
         check_rows(workspace, plan, options.experiment.budget.fraction)
     print_concerns(full_bank(plans, texts_of(prepared.setting)))
-    warn_of_few_steps(method, points[0], prepared.setting)
+    warn_of_few_steps(
+        method, hyper_parameters(method, options.space.any_point, options.preset), prepared.setting
+    )
     if prepared.setting.dev.select == AGREEMENT and any(map(is_weight, options.space.domains)):
         warn(
             "note: trials with different weights of the teachers are selected by agreement with the teachers "

@@ -13,7 +13,7 @@ A module has a constant and two functions:
     Yields points in order of preference; `propose` takes the first that was not tried before.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -39,6 +39,7 @@ class Search:
         seed: The sweep's seed.
         trials: Number of trials that the sweep will have in all.
         directions: ``maximize`` or ``minimize`` for each objective.
+        refused: Whether a point, fixed values included, cannot be tried.
     """
 
     space: "Space"
@@ -46,6 +47,7 @@ class Search:
     seed: int
     trials: int
     directions: Sequence[str]
+    refused: Callable[[Mapping[str, Any]], object] = lambda point: False
 
 
 class Sampler(Protocol):

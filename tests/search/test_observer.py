@@ -11,10 +11,11 @@ from studies import searcher  # type: ignore[import-not-found]
 
 from stillhouse.cluster.preemption import Preempted
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.errors import Hindered
+from stillhouse.core.errors import BadInput, Hindered
 from stillhouse.search.observer import Observer
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.trial import Context, follow, run_trial
+from stillhouse.search.tuner import ReportEnds
 from stillhouse.tracking import Key
 from stillhouse.tracking.mlflow_tracker import MLflowTracker
 from stillhouse.training.metrics_log import NAME as METRICS
@@ -234,5 +235,45 @@ def test_a_bug_in_a_trial_fails_it(context: Context, monkeypatch: pytest.MonkeyP
         raise ZeroDivisionError
 
     monkeypatch.setattr("stillhouse.search.trial.run", break_down)
-    with pytest.raises(ZeroDivisionError):
-        run_trial({"trial": 0, "hyper_parameters": QUICK}, context)
+    assert reasons_of_trial(context, monkeypatch) == ["ZeroDivisionError"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail at alloc_cpu.cpp] can't allocate memory: you tried to allocate"),
+        RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+    ],
+)
+def test_a_trial_that_does_not_fit_names_its_batches(
+    context: Context, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def run_out(*arguments: Any, **named: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("stillhouse.search.trial.run", run_out)
+    (reason,) = reasons_of_trial(context, monkeypatch)
+    assert reason.startswith("out of memory with ") and "distil_batch_size=" in reason
+
+
+def reasons_of_trial(context: Context, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    reports: list[dict[str, Any]] = []
+    monkeypatch.setattr("ray.tune.report", reports.append)
+    run_trial({"trial": 0, "hyper_parameters": QUICK}, context)
+    return [report["reason"] for report in reports]
+
+
+def test_three_first_trials_that_fail_alike_end_the_search(tmp_path: Path, context: Context) -> None:
+    search = searcher(tmp_path)
+    with Observer("s", context, RecordingTracker(), {}) as observer:
+        published: Any = SimpleNamespace(publish=lambda: None)
+        ends = ReportEnds(search, observer, trials=8, published=published)
+        for turn in range(3):
+            ends.on_step_end(0, [])
+            config = search.suggest(f"tune{turn}")
+            assert isinstance(config, dict)
+            search.on_trial_complete(f"tune{turn}", {"reason": "no such layer", "examples_seen": 0})
+            ends.on_trial_complete(0, [], SimpleNamespace(config=config))
+        with pytest.raises(BadInput, match=r"the first 3 failed with: no such layer\. Remove the cause"):
+            ends.on_step_end(0, [])

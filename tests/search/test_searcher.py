@@ -1,3 +1,4 @@
+import dataclasses
 import math
 import pickle
 from collections.abc import Mapping
@@ -304,6 +305,35 @@ def test_a_running_trial_whose_point_is_refused_has_failed_at_the_next_start(tmp
     assert [record.reason for record in failed] == ["a = 2 must not go with x"]
     drive_all(again)
     assert sorted(record.state for record in again.records()) == ["COMPLETE"] * 5 + ["FAIL"]
+
+
+def test_no_larger_batch_is_issued_after_one_that_did_not_fit(tmp_path: Path) -> None:
+    space = Space("m", {"batch_size": Categorical((16, 32, 64, 128)), "rate": Categorical((0.1, 0.2))})
+    search = searcher(tmp_path, dataclasses.replace(space, first={"batch_size": 64, "rate": 0.1}))
+    search.suggest("first")
+    search.on_trial_complete("first", {"reason": "out of memory with batch_size=64", "examples_seen": 0})
+    drive_all(search)
+    sizes = [record.hyper_parameters["batch_size"] for record in search.records()]
+    assert sorted(sizes[1:]) == [16, 16, 32, 32]
+
+
+def test_tpe_sees_failed_trials_as_the_worst(tmp_path: Path) -> None:
+    def issued(state: str) -> list[Any]:
+        search = searcher(tmp_path / state, trials=12)
+        for turn in range(12):
+            config = search.suggest(f"tune{turn}")
+            assert isinstance(config, dict)
+            if turn % 3 == 1:
+                lost = {"q": -9.0} if state == "worst" else {"reason": "no such layer"}
+                whole = {"finished": True, "examples_seen": FULL} if state == "worst" else {}
+                search.on_trial_complete(f"tune{turn}", {**lost, **whole})
+            else:
+                finish(search, f"tune{turn}", -float(turn) if turn else -9.0)
+        return [dict(record.hyper_parameters) for record in search.records()]
+
+    for state in ("worst", "failed"):
+        (tmp_path / state).mkdir()
+    assert issued("worst")[:5] == issued("failed")[:5]
 
 
 def drive_all(search: StudySearcher) -> None:

@@ -178,6 +178,15 @@ def _is_short_of_memory(error: BaseException) -> bool:
     return limited and (_NO_PRIMITIVE in said or isinstance(error, SystemError))
 
 
+def out_of_memory(error: BaseException | None) -> bool:
+    """Whether an error means that the machine or its GPU had no memory left."""
+    while error is not None:
+        if isinstance(error, MemoryError) or _is_short_of_memory(error) or "out of memory" in str(error):
+            return True
+        error = error.__cause__
+    return False
+
+
 def no_memory() -> Hindered:
     """Make the error for memory that the system refuses."""
     return Hindered(

@@ -136,7 +136,7 @@ class Observer(Callback):  # type: ignore[misc]
             trial.run_metadata.num_failures -= 1
             return
         if result.get("reason"):
-            tell(f"trial {number}: diverged, {result['reason']}")
+            tell(f"trial {number}: failed, {result['reason']}")
             return
         figure = result.get(quality, float("nan"))
         if result.get("finished"):  # The trial reports its last evaluation once more.

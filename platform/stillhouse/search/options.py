@@ -16,7 +16,7 @@ from stillhouse.values.data import Teacher
 QUALITY, SIZE, LATENCY = "quality", "size", "latency"
 STUDY_DATABASE = "STILLHOUSE_STUDY_DATABASE"
 """Environment variable with the address of a database in which a team sees its studies."""
-_CHANGES_COST = ("layers", "projection", "encoder", "units", "hidden")
+CHANGES_COST = ("layers", "projection", "encoder", "units", "hidden")
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,10 @@ class SweepOptions:
             objectives=",".join(self.objectives),
         )
         if len(self.objectives) > 1:
-            varied = [name for name in _CHANGES_COST if name in self.space.domains]
+            varied = [name for name in CHANGES_COST if name in self.space.domains]
             require(
                 bool(varied),
-                f"with a second objective the space must vary {' or '.join(_CHANGES_COST)}",
+                f"with a second objective the space must vary {' or '.join(CHANGES_COST)}",
                 space=sorted(self.space.domains),
                 remedy="All students of this space cost the same.",
             )

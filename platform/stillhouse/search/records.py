@@ -11,6 +11,9 @@ from stillhouse.search.space import Space
 REPORT = "report"
 """User attribute with a trial's last report; a single write, so a kill leaves all of it or nothing."""
 
+OUT_OF_MEMORY = "out of memory"
+"""How the reason of a trial begins that did not fit."""
+
 _KEPT = ("weights_sha256",)
 
 

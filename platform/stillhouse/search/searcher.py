@@ -30,9 +30,10 @@ from ray.tune.search.searcher import Searcher
 
 from stillhouse.core.errors import require
 from stillhouse.core.redaction import redacted
+from stillhouse.search.options import CHANGES_COST
 from stillhouse.search.optuna_params import decode, distributions, encode
 from stillhouse.search.proposals import propose
-from stillhouse.search.records import REPORT, TrialRecord, attributes, is_finite, record
+from stillhouse.search.records import OUT_OF_MEMORY, REPORT, TrialRecord, attributes, is_finite, record
 from stillhouse.search.samplers import Search, check_sampler
 from stillhouse.search.space import Space
 from stillhouse.search.studies import SEARCH, copy_attributes, open_study
@@ -214,21 +215,33 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         """
         storage, study = self._storage
         running = storage.get_all_trials(study, deepcopy=False, states=(TrialState.RUNNING,))
-        numbers: list[int] = []
+        refusing, numbers = self._refusing(), list[int]()
         for trial in running:
             if set(trial.params) != set(self._space.domains):
                 storage.set_trial_user_attr(trial._trial_id, _VOID, True)
                 storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
-            elif reason := self._refused(decode(trial.params, self._space)):
+            elif reason := refusing(decode(trial.params, self._space)):
                 storage.set_trial_user_attr(trial._trial_id, REPORT, attributes({}, reason))
                 storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
             else:
                 numbers.append(trial.number)
         return numbers
 
-    def _refused(self, point: Mapping[str, Any]) -> str:
-        """Why a point cannot be tried; empty if it can."""
-        return self._refusal(point) if self._refusal is not None else ""
+    def _refusing(self) -> Refusal:
+        """Return what says why a point cannot be tried: it cannot be planned, or is too large."""
+        reasons = [(trial, trial.user_attrs.get(REPORT, {}).get("reason", "")) for trial in self._counted()]
+        too_large = [
+            (decode(trial.params, self._space), reason)
+            for trial, reason in reasons
+            if trial.state == TrialState.FAIL and reason.startswith(OUT_OF_MEMORY)
+        ]
+
+        def refusal(point: Mapping[str, Any]) -> str:
+            if self._refusal is not None and (reason := self._refusal(point)):
+                return reason
+            return next((reason for failed, reason in too_large if _as_large(point, failed)), "")
+
+        return refusal
 
     def _counted(self) -> list[FrozenTrial]:
         storage, study = self._storage
@@ -245,7 +258,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             return None
         point: dict[str, Any] | None = self._first
         if not self._first or any(t.params == encode(self._first, self._space) for t in past):
-            search = Search(self._space, past, self._seed, self._trials, self._directions, self._refused)
+            search = Search(self._space, past, self._seed, self._trials, self._directions, self._refusing())
             point = propose(self._sampler, search)
         if point is None:
             return None
@@ -289,6 +302,17 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         if wrong:
             return TrialState.FAIL, None, f"the objective is not a finite number: {', '.join(wrong)}"
         return TrialState.COMPLETE, [float(v) for v in values if v is not None], None
+
+
+def _as_large(point: Mapping[str, Any], failed: Mapping[str, Any]) -> bool:
+    """Whether a point has batches as large as one that did not fit, and students of the same size."""
+    batches = [name for name in point if name.endswith("batch_size")]
+    sizes = [name for name in CHANGES_COST if name in point]
+    return (
+        bool(batches)
+        and all(point[name] >= failed[name] for name in batches)
+        and all(point[name] == failed[name] for name in sizes)
+    )
 
 
 class ExplainErrors(Callback):  # type: ignore[misc]

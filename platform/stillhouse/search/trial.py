@@ -1,5 +1,6 @@
 """A trial: trains the stages of one set of hyper-parameters, and reports the evaluations."""
 
+import logging
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -9,10 +10,11 @@ from typing import Any
 
 from stillhouse.cluster.preemption import Preempted
 from stillhouse.core.artifacts import Workspace, read_manifest
-from stillhouse.core.errors import Hindered, mistake_in, refusing
+from stillhouse.core.errors import Hindered, mistake_in, out_of_memory, refusing
 from stillhouse.core.remotes import Remote
 from stillhouse.experiments.teacher_weights import weighted
 from stillhouse.methods import hyper_parameters, load_method
+from stillhouse.search.records import OUT_OF_MEMORY
 from stillhouse.training.fit import Diverged, Evaluation
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
@@ -20,6 +22,8 @@ from stillhouse.values.setting import Setting
 from stillhouse.values.stage import Stage
 
 Report = Callable[[dict[str, Any]], None]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -68,20 +72,67 @@ def run_trial(config: dict[str, Any], context: Context) -> None:
     """Run a trial as a Tune function: report each evaluation, then the result.
 
     A workspace that cannot serve the trial is reported too, and a node that is about to go, since the trial
-    itself has not failed.
+    itself has not failed. The trial's own error is reported as its reason: Tune would try it again, and only
+    lost processes and nodes are worth that.
     """
     from ray import tune
 
+    def report_end(**why: str) -> None:
+        tune.report({**why, "examples_seen": 0, "finished": False})
+
     try:
-        follow(config["hyper_parameters"], context, tune.report)
+        reason = attempted(
+            lambda: follow(config["hyper_parameters"], context, tune.report), config["hyper_parameters"]
+        )
+        if reason:
+            report_end(reason=reason)
     except Preempted as preempted:
-        tune.report({"preempted": str(preempted), "examples_seen": 0, "finished": False})
+        report_end(preempted=str(preempted))
+        raise
+    except Hindered as hindered:
+        report_end(hindered=str(hindered))
+
+
+def attempted(work: Callable[[], str | None], values: Mapping[str, Any]) -> str:
+    """Do work with some hyper-parameters; return why it failed, or an empty string.
+
+    Args:
+        work: Returns a reason, or None if there is none.
+        values: The hyper-parameters, for the reason.
+
+    Raises:
+        Hindered: The workspace cannot serve the work.
+        Preempted: The node is about to go.
+        RayError: A process or a node was lost.
+    """
+    from ray.exceptions import RayError
+
+    try:
+        return work() or ""
+    except (Preempted, RayError):
         raise
     except Exception as error:
         mistake = mistake_in(error)
-        if not isinstance(mistake, Hindered):
-            raise
-        tune.report({"hindered": str(mistake), "examples_seen": 0, "finished": False})
+        if out_of_memory(error):
+            sizes = {name: size for name, size in values.items() if name.endswith("batch_size")}
+            return f"{OUT_OF_MEMORY}{', '.join(f' with {name}={size}' for name, size in sizes.items())}"
+        if isinstance(mistake, Hindered):
+            raise mistake from error
+        log.warning("failed with %s", values, exc_info=True)
+        said = str(error).strip().splitlines()
+        return str(mistake) if mistake else f"{type(error).__name__}: {said[0] if said else ''}".rstrip(": ")
+
+
+def reason_of(task: Any) -> str:
+    """Wait for a task that returns why its work failed; that its process was lost is a reason, too."""
+    import ray
+
+    try:
+        return str(ray.get(task))
+    except ray.exceptions.RayTaskError:
+        raise
+    except ray.exceptions.RayError as lost:
+        return f"{type(lost).__name__}: {str(lost).strip().splitlines()[0]}"
 
 
 def follow(values: dict[str, Any], context: Context, report: Report) -> None:

@@ -35,7 +35,9 @@ from stillhouse.training.worker import free_resources
 from stillhouse.values.stage import Stage
 
 _RETRIES = 3
-"""Times that a trial resumes from its checkpoint after an error, or after its process or node was lost."""
+"""Times that a trial resumes from its checkpoint after its process or node was lost."""
+_ALIKE = 3
+"""First trials that end the search if they fail for one reason."""
 _METRICS = {SIZE: ("size_mb", "min"), LATENCY: ("latency_ms_p50", "min")}
 
 
@@ -94,6 +96,7 @@ class ReportEnds(Callback):  # type: ignore[misc]
         """
         self.searcher, self.observer, self.published = searcher, observer, published
         self.trials = trials
+        self._first_reasons: list[str] = []
 
     def __getstate__(self) -> dict[str, Any]:
         """Nothing: Tune pickles its callbacks for a restore that never happens."""
@@ -107,9 +110,26 @@ class ReportEnds(Callback):  # type: ignore[misc]
         """A trial failed for good."""
         self._report(trial)
 
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        """End the search if the first trials of this start all failed for one reason, as others would.
+
+        Raises:
+            BadInput: They did.
+        """
+        first = self._first_reasons[:_ALIKE]
+        if len(first) == _ALIKE and first[0] and len(set(first)) == 1:
+            raise BadInput(
+                f"trials must not all fail alike, but the first {_ALIKE} failed with: "
+                f"{first[0].rstrip('.')}. Remove the cause, and run the same command again: it goes on with "
+                "the next trial."
+            )
+
     def _report(self, trial: Any) -> None:
-        self.observer.ended(next(r for r in self.searcher.records() if r.number == trial.config["trial"]))
+        record = next(r for r in self.searcher.records() if r.number == trial.config["trial"])
+        self.observer.ended(record)
         self.published.publish()
+        if record.state != "RUNNING":
+            self._first_reasons.append(record.reason or "")
         if (ended := len(self.observer.over)) < self.trials:
             tell(f"{ended} of {self.trials} trials of the search have ended")
 

@@ -5,6 +5,7 @@ It is the MSE student, or the baseline that a method defines: for retrieval KD t
 
 import dataclasses
 import math
+from functools import partial
 from typing import Any
 
 from stillhouse.cluster.resources import Need
@@ -16,7 +17,7 @@ from stillhouse.corpora.tables import open_rows
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.methods import load_method
-from stillhouse.search.trial import Context, follow
+from stillhouse.search.trial import Context, attempted, follow, reason_of
 from stillhouse.tracking import MSE_BASELINE
 from stillhouse.training.follower import PlanFollower
 from stillhouse.values.data import Examples, Mined
@@ -64,20 +65,21 @@ class Baseline:
             self.wait()
 
     def wait(self) -> None:
-        """Wait until all students are trained."""
-        import ray
-
+        """Wait until all students are trained, and say which failed."""
         with doing("waiting for the students of the baseline"):
-            ray.get(self._running)
+            failures = [line for task in self._running for line in reason_of(task).splitlines()]
+        for failure in failures:
+            say(f"  baseline, {failure}")
         self._running = []
 
     def best(self) -> tuple[Stage, dict[str, Any]] | None:
-        """The stage with the best dev metric and its hyper-parameters; None if all students diverged."""
+        """The stage with the best dev metric and its hyper-parameters; None if all students failed."""
         workspace = self.context.workspace
 
         def quality(values: dict[str, Any]) -> float:
             metrics = read_manifest(workspace.path(self.context.plan(values)))["metrics"]
-            return float(metrics.get(self.context.quality, -math.inf))
+            value = float(metrics.get(self.context.quality, -math.inf))
+            return -math.inf if math.isnan(value) else value
 
         finished = [values for values in self.choices if self._finished(values)]
         if not finished:
@@ -148,6 +150,12 @@ def texts_of(examples: Examples, workspace: Workspace) -> int:
     return sum(1 if ids.ndim == 1 else ids.shape[1] for ids in open_rows(workspace, examples).values())
 
 
-def _train(choices: list[dict[str, Any]], context: Context) -> None:
+def _train(choices: list[dict[str, Any]], context: Context) -> str:
+    """Train students one after another; return a line for each that failed."""
+    failures: list[str] = []
     for values in choices:
-        follow(values, context, lambda report: None)
+        reports: list[dict[str, Any]] = []
+        reason = attempted(partial(follow, values, context, reports.append), values)
+        if reason := reason or (reports[-1].get("reason", "") if reports else ""):
+            failures.append(f"rate {values['learning_rate']:g} failed: {reason}")
+    return "\n".join(failures)

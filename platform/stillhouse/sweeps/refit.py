@@ -7,7 +7,7 @@ the best dev figure is delivered.
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stillhouse.cluster.resources import Need, largest_share
@@ -16,7 +16,7 @@ from stillhouse.core.console import say, tell
 from stillhouse.search.observer import Observer
 from stillhouse.search.records import TrialRecord, best_records
 from stillhouse.search.shared_stages import build_stage
-from stillhouse.search.trial import Context
+from stillhouse.search.trial import Context, attempted, reason_of
 from stillhouse.sweeps.contenders import Candidate
 from stillhouse.tracking import readable
 from stillhouse.training.follower import PlanFollower
@@ -36,7 +36,7 @@ def refit(
         observer: Reports the runs.
 
     Returns:
-        The students, best first on dev; one that diverged is left out.
+        The students, best first on dev; one that failed is left out.
     """
     chosen = best_records(records)[:top]
     if not chosen:
@@ -61,8 +61,10 @@ def refit(
         reason = reasons.get(trial.number, "")
         record = refit_record(trial, stage, context.quality, workspace, reason)
         observer.refit_ended(record, stage)
-        now = f"diverged, {reason}" if reason else _figure(context.quality, record.metrics)
-        tell(f"{record.title}: {now}; the trial has {_figure(context.quality, trial.metrics)}")
+        now = f"{record.title} failed: {reason}"
+        if not reason:
+            now = f"{record.title}: {_figure(context.quality, record.metrics)}"
+        tell(f"{now}; the trial has {_figure(context.quality, trial.metrics)}")
         if not reason:
             students.append(Candidate(record, stage, workspace.path(stage)))
     return sorted(students, key=lambda student: _quality(student, context.quality), reverse=True)
@@ -117,11 +119,13 @@ def refit_remark(best: TrialRecord, trial: TrialRecord | None, quality: str) -> 
 def _train(
     plans: Sequence[tuple[TrialRecord, Stage]], context: Context, need: Need, follower: PlanFollower
 ) -> dict[int, str]:
-    """Train plans at once; return why each of those that diverged did, by trial."""
+    """Train plans at once; return why each of those that failed did, by trial."""
     import ray
 
-    train = ray.remote(build_stage).options(**need.options)
-    running = {train.remote(stage, context): record.number for record, stage in plans}
+    train = ray.remote(_retrained).options(**need.options)
+    running = {
+        train.remote(stage, context, record.hyper_parameters): record.number for record, stage in plans
+    }
     reasons: dict[int, str] = {}
     for record, stage in plans:
         follower.follow(_title(record.number), stage)
@@ -129,9 +133,13 @@ def _train(
         (task,), _ = ray.wait(list(running), num_returns=1)
         number = running.pop(task)
         follower.leave(_title(number))
-        if reason := ray.get(task):
+        if reason := reason_of(task):
             reasons[number] = reason
     return reasons
+
+
+def _retrained(stage: Stage, context: Context, values: Mapping[str, Any]) -> str:
+    return attempted(lambda: build_stage(stage, context), values)
 
 
 def _title(number: int) -> str:

@@ -122,7 +122,7 @@ def test_each_destination_has_its_own_position(tmp_path: Path) -> None:
     journal.confirm("https://user:secret@here", first)
     assert journal.confirmed("https://user:secret@here") == first
     assert journal.confirmed("http://there") == 0
-    assert journal.waiting(first) == 1
+    assert journal.waiting({("run",): first, ("artifact",): 0}) == 1
     assert "secret" not in "".join(p.read_text() for p in tmp_path.iterdir())
 
 

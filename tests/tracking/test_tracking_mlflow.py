@@ -1,11 +1,13 @@
 import json
 import logging
+import os
 import shutil
 import sqlite3
 import sys
 import threading
 import time
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -424,11 +426,80 @@ def test_entries_rejected_by_mlflow_are_set_aside_and_the_rest_is_sent(root: Pat
     picture.write_bytes(b"x")
     tracker.journal.append(do="artifact", key=SWEEP, path=str(root / "gone.png"), folder="", stamp="0")
     tracker.artifact(SWEEP, picture, "figures")
-    assert tracker.close(30) == ""
+    assert "has refused 1 entries" in tracker.close(30)
     refused = [json.loads(line) for line in (root / "sweep" / "refused.jsonl").read_text().splitlines()]
     assert [entry["path"] for entry in refused] == [str(root / "gone.png")]
     run_id = runs(root)["sweep"].info.run_id
     assert [f.path for f in client(root).list_artifacts(run_id, "figures")] == ["figures/curves.png"]
+
+
+def test_a_page_that_answers_400_is_an_outage_and_no_refusal(root: Path) -> None:
+    """As of a proxy, or of a server that speaks TLS: nothing of the sweep is given up."""
+
+    class Proxy(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(400)
+
+        do_POST = do_GET
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        tracker = MLflowTracker(f"http://127.0.0.1:{server.server_port}", "tests", root / "sweep")
+        record_all(tracker, range(3))
+        assert "has not accepted 4 entries yet" in tracker.close(1)
+        server.shutdown()
+    assert not (root / "sweep" / "refused.jsonl").exists()
+    tracker = MLflowTracker(tracking_uri(root), "tests", root / "sweep")
+    assert tracker.close(30) == "" and len(runs(root)) == 3
+
+
+def test_files_that_cannot_be_sent_hold_back_no_run_and_no_metric(
+    root: Path, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the artifacts are in a bucket, and its client is not installed; the user has no name."""
+
+    def nobody() -> str:
+        raise KeyError("getpwuid(): uid not found: 12345")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    monkeypatch.setattr("stillhouse.tracking.mlflow_tracker._SAID_AFTER_S", 0.0)
+    Failing(monkeypatch, "log_dict", times=1000)
+    tracker = opened()
+    record_all(tracker, range(3))
+    assert "has not accepted 3 entries yet (TimeoutError: no answer)" in tracker.close(2)
+    assert len(history(root, runs(root)["distil"], "loss")) == 3
+    assert runs(root)["sweep"].data.tags["mlflow.user"] == str(os.getuid())
+
+
+def test_a_model_whose_upload_failed_is_gone_on_with(
+    root: Path, opened: Open, monkeypatch: pytest.MonkeyPatch, tiny_model: Path
+) -> None:
+    Failing(monkeypatch, "log_model_artifacts", times=2)
+    tracker = opened()
+    tracker.run(SWEEP, "sweep")
+    assert tracker.register(SWEEP, tiny_model, "student") == "1"
+    assert tracker.close() == ""
+    experiment = client(root).get_experiment_by_name("tests").experiment_id
+    assert len(client(root).search_logged_models([experiment])) == 1
+
+
+def test_experiments_are_found_on_every_page(
+    root: Path, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow import MlflowClient
+
+    tracker = opened()
+    tracker.run(SWEEP, "sweep")
+    assert tracker.close() == ""
+    search = MlflowClient.search_experiments
+    monkeypatch.setattr(
+        MlflowClient, "search_experiments", lambda self, **named: search(self, max_results=1, **named)
+    )
+    experiments = len(search(client(root)))
+    assert experiments > 1 and len(reading._experiments(client(root), "")) == experiments
 
 
 def test_server_that_refuses_connections_delays_nothing(root: Path) -> None:

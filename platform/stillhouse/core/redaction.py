@@ -35,7 +35,6 @@ CREDENTIALS = {
     "STILLHOUSE_API_KEY": "key of an endpoint; `teacher.requests.key_variable` names another variable",
     "MLFLOW_TRACKING_PASSWORD": "password of an MLflow server",
     "MLFLOW_TRACKING_TOKEN": "token of an MLflow server",
-    "DATABRICKS_TOKEN": "token of MLflow on Databricks",
     "PGPASSWORD": "password of the Postgres of a sweep's study",
     "AWS_ACCESS_KEY_ID": "S3",
     "AWS_SECRET_ACCESS_KEY": "S3",

@@ -183,7 +183,8 @@ class MetricsTail:
 
     def _follow_all(self) -> None:
         while not self._closing.wait(self._every_s):
-            self.poll()
+            with contextlib.suppress(OSError):  # A disk that fails for a moment; the log is read again.
+                self.poll()
 
 
 class _OpenLog:
@@ -244,10 +245,14 @@ def provenance() -> dict[str, str]:
     for name in _PACKAGES.split():
         with contextlib.suppress(metadata.PackageNotFoundError):
             versions[f"version.{name}"] = metadata.version(name)
-    describe = ["git", "describe", "--match=", "--always", "--abbrev=40", "--dirty"]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        answer = subprocess.run(
-            describe, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=5, check=True
-        )
-        versions["git.revision"] = answer.stdout.strip()
+        _git("ls-files", "--error-unmatch", Path(__file__).name)  # Not in a folder of a user's repository.
+        versions["git.revision"] = _git("describe", "--match=", "--always", "--abbrev=40", "--dirty")
     return versions
+
+
+def _git(*words: str) -> str:
+    """Return what git says of the repository that this file is in."""
+    folder = Path(__file__).parent
+    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, timeout=5, check=True)
+    return done.stdout.strip()

@@ -5,6 +5,7 @@ import json
 import threading
 import time
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ class Journal:
         folder.mkdir(parents=True, exist_ok=True)
         remove_leftovers(folder)
         self.folder, self.path = folder, folder / NAME
-        self._positions, self._refusals = folder / _CONFIRMED, folder / "refused.jsonl"
+        self._positions, self.refusals = folder / _CONFIRMED, folder / "refused.jsonl"
         if not self.path.exists() and (folder / IDENTITY).exists():
             warn(f"{self.path} is lost: what is known of this sweep's runs is recorded and sent once more.")
         self.id = _identity(folder)
@@ -118,11 +119,13 @@ class Journal:
                 entries.append((_parsed(line) or {"do": LOST}, position))
         return entries
 
-    def waiting(self, position: int) -> int:
-        """Count the entries from a byte offset."""
-        with self.path.open("rb") as file:
-            file.seek(position)
-            return file.read().count(b"\n")
+    def waiting(self, positions: Mapping[tuple[str, ...], int]) -> int:
+        """Count the entries that lie behind the position of one of their kinds."""
+        found, at = 0, min(positions.values())
+        while read := self.read(at):
+            for entry, at in read:
+                found += any(at > position and entry["do"] in kinds for kinds, position in positions.items())
+        return found
 
     def confirmed(self, destination: str) -> int:
         """Return the offset up to which a destination has accepted everything."""
@@ -135,7 +138,7 @@ class Journal:
 
     def refuse(self, entries: list[Entry], reason: str) -> None:
         """Set aside entries that a destination will never accept, with its reason."""
-        with self._refusals.open("a") as file:
+        with self.refusals.open("a") as file:
             for entry in entries:
                 file.write(json.dumps({"reason": redacted(reason), **entry}) + "\n")
 

@@ -23,7 +23,7 @@ ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
 }
 
-_SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "databricks")
+_SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql")
 _NEED_DRIVERS = ("postgresql", "mysql", "mssql")
 _ARTIFACTS = "mlartifacts"
 _LOCATIONS = (

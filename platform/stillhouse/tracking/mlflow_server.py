@@ -1,7 +1,9 @@
 """The only module that talks to MLflow. Sending it a journal entry twice changes nothing."""
 
+import contextlib
 import getpass
 import json
+import os
 import re
 import shutil
 import sys
@@ -16,12 +18,13 @@ from typing import Any
 import mlflow.sentence_transformers
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelOutput, Metric, Param, RunTag
-from mlflow.exceptions import MlflowException
+from mlflow.exceptions import MlflowException, RestException
 from mlflow.models import Model
 
+from stillhouse.core.machine import variables_set
 from stillhouse.tracking import Key, View
-from stillhouse.tracking.journal import LOST, Entry, Journal
-from stillhouse.tracking.location import artifact_location, prepare, relocate
+from stillhouse.tracking.journal import Entry, Journal
+from stillhouse.tracking.location import ENVIRONMENT, artifact_location, prepare, relocate
 
 LEVEL = "stillhouse.level"
 """The tag that says whether a run is a ``sweep``, a ``trial`` or a ``stage``."""
@@ -32,6 +35,9 @@ _WEIGHTS = "stillhouse.weights_sha256"
 _STATUS = {"running": "RUNNING", "failed": "FAILED", "interrupted": "KILLED"}
 _NEEDED = ("sentence-transformers", "transformers", "torch")
 _SETTLE_S = 1.0
+_UPLOAD_S = "600"
+"""Seconds that an upload may take."""
+_NEVER_ACCEPTED = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "INVALID_STATE")
 _WIDTH = 130
 """Width of a column in a saved view, in pixels."""
 
@@ -56,14 +62,17 @@ class Server:
         self._loaded = False
         self._doubtful = False
 
-    def send(self, entries: list[Entry]) -> None:
-        """Send metrics of any runs together, or one entry of another kind."""
+    def send(self, entries: list[Entry], *, files: bool = False) -> None:
+        """Send metrics of any runs together, or one entry of another kind.
+
+        Args:
+            entries: The entries.
+            files: Whether what a run has as files is sent, which the entry of the run has too; or the rest.
+        """
         entry = entries[0]
-        if entry["do"] == LOST:
-            return
-        self._connect()
-        self.settle()
         match entry["do"]:
+            case "run" if files:
+                self._send_documents(entry)
             case "run":
                 self._send_run(entry)
             case "metrics":
@@ -84,7 +93,6 @@ class Server:
         first = self.journal.read(0, 1)
         if not first or first[0][0]["do"] != "run":
             return False
-        self._connect()
         return self._find(tuple(first[0][0]["key"])) is None
 
     def doubt(self) -> None:
@@ -105,7 +113,18 @@ class Server:
         self._load()
         self._doubtful = False
 
-    def _connect(self) -> None:
+    def never_accepts(self, error: Exception) -> bool:
+        """Whether MLflow itself has refused what an entry says, or its file is gone.
+
+        Servers before it, such as a proxy that has a page for each mistake, answer with the same numbers.
+        """
+        if isinstance(error, FileNotFoundError):
+            return True
+        own = isinstance(error, RestException) or not self.uri.startswith("http")
+        return own and getattr(error, "error_code", "") in _NEVER_ACCEPTED
+
+    def connect(self) -> None:
+        """Find the experiment, or create it."""
         if self._client is not None:
             return
         prepare(self.uri)
@@ -161,7 +180,7 @@ class Server:
         found = self._find(key)
         if found is not None:
             return found
-        tags = {_JOURNAL: self.journal.id, "mlflow.user": getpass.getuser()}
+        tags = {_JOURNAL: self.journal.id, "mlflow.user": _user()}
         tags |= {"mlflow.source.type": "LOCAL", "mlflow.source.name": Path(sys.argv[0]).name}
         tags[LEVEL] = _LEVELS[len(key) - 1].removeprefix("stillhouse.")
         tags |= dict(zip(_LEVELS, key, strict=False))
@@ -182,13 +201,16 @@ class Server:
         for part in _parts([RunTag(_name(name), value[:5000]) for name, value in tags.items()], 100):
             self._client.log_batch(run.id, tags=part)
         run.parameters |= set(absent)
-        for name, content in entry["documents"].items():
-            self._client.log_dict(run.id, content, name)
         if entry.get("datasets"):
             self._client.log_inputs(run.id, [_dataset(**data) for data in entry["datasets"]])
         if run.status in ("FAILED", "KILLED"):
             self._client.update_run(run.id, "RUNNING")
             run.status = "RUNNING"
+
+    def _send_documents(self, entry: Entry) -> None:
+        for name, content in entry["documents"].items():
+            with _patience():
+                self._client.log_dict(self._get(entry).id, content, name)
 
     def _send_metrics(self, entries: list[Entry]) -> None:
         by_run: dict[str, list[Any]] = {}
@@ -223,10 +245,9 @@ class Server:
         if not path.exists():
             raise FileNotFoundError(f"{path} no longer exists")
         run = self._get(entry)
-        if path.is_dir():
-            self._client.log_artifacts(run.id, str(path), folder)
-        else:
-            self._client.log_artifact(run.id, str(path), folder)
+        send = self._client.log_artifacts if path.is_dir() else self._client.log_artifact
+        with _patience():
+            send(run.id, str(path), folder)
 
     def _send_state(self, entry: Entry) -> None:
         run, state = self._get(entry), entry["state"]
@@ -258,10 +279,18 @@ class Server:
 
     def _new_version(self, entry: Entry) -> str:
         client, run, tags = self._client, self._get(entry), {**entry["tags"], _WEIGHTS: entry["weights"]}
-        logged = client.create_logged_model(
-            self._experiment_id, name=entry["name"], source_run_id=run.id, tags=tags
+        begun = client.search_logged_models(
+            [self._experiment_id], filter_string=f"tags.`{_WEIGHTS}` = '{entry['weights']}'"
         )
-        with tempfile.TemporaryDirectory() as folder:
+        named = [each for each in begun if each.name == entry["name"]]
+        logged = (
+            named[0]
+            if named
+            else client.create_logged_model(
+                self._experiment_id, name=entry["name"], source_run_id=run.id, tags=tags
+            )
+        )
+        with _patience(), tempfile.TemporaryDirectory() as folder:
             description = Model(
                 logged.artifact_location, run.id, model_uuid=logged.model_id, model_id=logged.model_id
             )
@@ -278,6 +307,23 @@ class Server:
             entry["name"], logged.artifact_location, run.id, tags=tags, model_id=logged.model_id
         )
         return str(created.version)
+
+
+def _user() -> str:
+    """The name of the user, or the number of one without a name, as in a container."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+@contextlib.contextmanager
+def _patience() -> Iterator[None]:
+    """Let an upload take longer than a call, unless the user has set the limit of both."""
+    name = "MLFLOW_HTTP_REQUEST_TIMEOUT"
+    own = os.environ.get(name) == ENVIRONMENT[name]
+    with variables_set({name: _UPLOAD_S} if own else {}):
+        yield
 
 
 class _Exported:

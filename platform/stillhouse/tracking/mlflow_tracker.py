@@ -7,6 +7,7 @@ metrics, and parameters are set where absent.
 """
 
 import hashlib
+import itertools
 import os
 import re
 import socket
@@ -22,13 +23,20 @@ from stillhouse.core.console import doing, warn
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.redaction import redacted
 from stillhouse.tracking import ENDED, Data, Key, Row, View, flatten
-from stillhouse.tracking.journal import Entry, Journal, stamp
+from stillhouse.tracking.journal import LOST, Entry, Journal, stamp
 from stillhouse.tracking.location import ENVIRONMENT, put_aside_damaged
 
 _BACKOFF_S = (0.5, 1.0, 2.0, 4.0)
 _PATIENCE_S = 60.0
 """How long a server may fail before a tracker that is closed no longer waits for it."""
-_NEVER_ACCEPTED = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "INVALID_STATE")
+_SAID_AFTER_S = 30.0
+"""How long a server fails before a line says so."""
+_KINDS: dict[str, tuple[str, ...]] = {
+    "": ("run", "metrics", "describe", "views", "state", LOST),
+    "files": ("run", "artifact"),
+    "models": ("register",),
+}
+"""What is sent after each other, each from a position of its own: a later kind never holds an earlier one."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,10 @@ class MLflowTracker:
         except (OSError, BadInput) as error:
             warn(f"MLflow at {redacted(uri)}: {redacted(str(error))}")
         self._server = Server(uri, experiment, self.journal)
-        self._position = self.journal.confirmed(self.uri)
+        self._positions = {kind: self.journal.confirmed(_place(uri, kind)) for kind in _KINDS}
+        self._refused = 0
+        self._failing_since: float | None = None
+        self._said = False
         self._outage: _Outage | None = None
         self._checked = False
         self._news, self._closing, self._given_up = (threading.Event() for _ in range(3))
@@ -189,13 +200,22 @@ class MLflowTracker:
             self._thread.join(seconds)
         self._given_up.set()
         self.journal.close()
-        waiting = self.journal.waiting(self._position)
+        waiting = self.journal.waiting({of: self._positions[kind] for kind, of in _KINDS.items()})
         if not waiting:
-            return ""
+            return self._told_refusals()
         why = f" ({outage.reason})" if (outage := self._outage) else ""
         return (
             f"MLflow at {redacted(self.uri)} has not accepted {waiting} entries yet{why}: they wait in "
             f"{self.journal.path}, and the same command sends them."
+        )
+
+    def _told_refusals(self) -> str:
+        """One line on what MLflow will never accept, or an empty string."""
+        if not self._refused:
+            return ""
+        return (
+            f"MLflow at {redacted(self.uri)} has refused {self._refused} entries: they are in "
+            f"{self.journal.refusals}, with its reasons."
         )
 
     def _append(self, **entry: Any) -> None:
@@ -205,7 +225,7 @@ class MLflowTracker:
     def _wait_for_version(self, name: str, weights: str, position: int, seconds: float = 60.0) -> str | None:
         deadline = time.monotonic() + seconds
         with doing("registering the model in MLflow"):
-            while self._position < position and time.monotonic() < deadline:
+            while self._positions["models"] < position and time.monotonic() < deadline:
                 if (outage := self._outage) and outage.hopeless:
                     break
                 time.sleep(0.02)
@@ -216,14 +236,14 @@ class MLflowTracker:
         while True:
             try:
                 self._send_waiting()
-                self._outage = None
-                if self._closing.is_set() and self._position >= self.journal.size:
+                self._note_success()
+                if self._closing.is_set() and min(self._positions.values()) >= self.journal.size:
                     self._server.tidy()
                     return
             # Nothing that a tracking server does may end training: the entries wait, and `close` says why.
             except Exception as error:
                 self._server.doubt()
-                self._outage = _Outage.after(self._outage, error, self._position)
+                self._note_failure(error)
                 if self._closing.is_set() and self._outage.hopeless:
                     return
                 wakes = self._given_up if self._closing.is_set() else self._closing
@@ -238,23 +258,46 @@ class MLflowTracker:
     def _send_waiting(self) -> None:
         """Send everything; a tracker that was closed too early for its last entries may still be at it."""
         with locked(lock_of_file(self.journal.path)):
-            self._position = self.journal.confirmed(self.uri)
-            if not self._checked and self._position and self._server.is_new():
-                self._confirm(0)
+            self._positions = {kind: self.journal.confirmed(_place(self.uri, kind)) for kind in _KINDS}
+            self._server.connect()
+            if not self._checked and self._positions[""] and self._server.is_new():
+                for kind in _KINDS:
+                    self._confirm(kind, 0)
             self._checked = True
-            while group := _group(self.journal.read(self._position)):
-                entries = [entry for entry, _ in group]
+            for kind in _KINDS:
+                self._send_kind(kind)
+
+    def _send_kind(self, kind: str) -> None:
+        while read := self.journal.read(self._positions[kind]):
+            entries, end = _group(read, _KINDS[kind])
+            if entries:
+                self._server.settle()
                 try:
-                    self._server.send(entries)
+                    self._server.send(entries, files=kind == "files")
                 except Exception as error:
-                    if not _never_accepted(error):
+                    if not self._server.never_accepts(error):
                         raise
                     self.journal.refuse(entries, str(error))
-                self._confirm(group[-1][1])
+                    self._refused += len(entries)
+            self._confirm(kind, end)
 
-    def _confirm(self, position: int) -> None:
-        self._position = position
-        self.journal.confirm(self.uri, position)
+    def _confirm(self, kind: str, position: int) -> None:
+        self._positions[kind] = position
+        self.journal.confirm(_place(self.uri, kind), position)
+
+    def _note_failure(self, error: Exception) -> None:
+        """Remember that the server accepts nothing, and say so once it has failed for a while."""
+        self._outage = outage = _Outage.after(self._outage, error, sum(self._positions.values()))
+        if self._failing_since is None:
+            self._failing_since = time.monotonic()
+        if not self._said and time.monotonic() - self._failing_since > _SAID_AFTER_S:
+            warn(f"MLflow at {redacted(self.uri)} fails: {outage.reason}. What waits is sent later.")
+            self._said = True
+
+    def _note_success(self) -> None:
+        if self._said:
+            warn(f"MLflow at {redacted(self.uri)} accepts everything again.")
+        self._outage, self._failing_since, self._said = None, None, False
 
 
 def _time(at: float | None) -> dict[str, int]:
@@ -272,17 +315,22 @@ def weights_sha256(folder: Path) -> str:
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
-def _group(read: list[tuple[Entry, int]]) -> list[tuple[Entry, int]]:
-    """Return the first entries that are sent together: metrics with metrics, anything else alone."""
-    if not read or read[0][0]["do"] != "metrics":
-        return read[:1]
-    others = (index for index, (entry, _) in enumerate(read) if entry["do"] != "metrics")
-    return read[: next(others, len(read))]
+def _place(uri: str, kind: str) -> str:
+    """Return the name under which the journal keeps the position of a kind."""
+    return f"{uri}#{kind}" if kind else uri
 
 
-def _never_accepted(error: Exception) -> bool:
-    code = getattr(error, "error_code", "")
-    return code in _NEVER_ACCEPTED or isinstance(error, FileNotFoundError)
+def _group(read: list[tuple[Entry, int]], kind: Sequence[str]) -> tuple[list[Entry], int]:
+    """Return the entries that are sent next, and where they end; none where entries of other kinds lie.
+
+    Metrics are sent with metrics, anything else alone.
+    """
+    first = read[0][0]["do"]
+    if first in kind:
+        alike = list(itertools.takewhile(lambda each: each[0]["do"] == first == "metrics", read)) or read[:1]
+        return [entry for entry, _ in alike], alike[-1][1]
+    others = list(itertools.takewhile(lambda each: each[0]["do"] not in kind, read))
+    return [], others[-1][1]
 
 
 def _unreachable(error: BaseException | None) -> bool:

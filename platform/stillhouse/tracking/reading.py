@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ def _experiments(client: Any, uri: str) -> list[Any]:
     from mlflow.exceptions import MlflowException
 
     try:
-        return list(client.search_experiments())
+        return _every(client.search_experiments)
     except MlflowException as error:
         raise BadInput(
             f"MLflow must answer at {redacted(uri)}, but: {redacted(str(error))[:300]}. Start the server, or "
@@ -189,8 +189,8 @@ def tag_runs(uri: str, query: str, tags: Mapping[str, str]) -> int:
         Number of runs that were tagged.
     """
     client = _client(uri)
-    experiments = [each.experiment_id for each in client.search_experiments()]
-    runs = list(client.search_runs(experiments, query))
+    experiments = [each.experiment_id for each in _experiments(client, uri)]
+    runs = _every(client.search_runs, experiments, query)
     if any(_level(run) == "sweep" for run in runs):
         runs = [run for run in runs if _level(run) == "sweep"]
     for run in runs:
@@ -212,13 +212,21 @@ def _level(run: Any) -> str:
 
 
 def _all(client: Any, experiments: Mapping[str, str]) -> list[Run]:
-    runs, token = [], None
+    found = _every(client.search_runs, list(experiments), order_by=["start_time ASC"])
+    runs = [_run(run, experiments[run.info.experiment_id]) for run in found]
+    return [run for run in runs if run.level != "comparison"]
+
+
+def _every(search: Callable[..., Any], *arguments: Any, **named: Any) -> list[Any]:
+    """Return what a search finds on all of its pages."""
+    found: list[Any] = []
+    token = None
     while True:
-        page = client.search_runs(list(experiments), order_by=["start_time ASC"], page_token=token)
-        runs += [_run(run, experiments[run.info.experiment_id]) for run in page]
+        page = search(*arguments, **named, page_token=token)
+        found += page
         token = page.token
         if not token:
-            return [run for run in runs if run.level != "comparison"]
+            return found
 
 
 def _named(runs: list[Run], names: list[str]) -> list[Run]:

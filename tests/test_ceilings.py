@@ -1,0 +1,68 @@
+"""The size of the package, in counts that only fall: what adds a room, a twin or a question deletes another."""
+
+import ast
+import collections
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent.parent / "platform" / "stillhouse"
+FILES = sorted(PACKAGE.rglob("*.py"))
+CEILINGS = {
+    "lines": 69_500,
+    "rooms": 18,
+    "names of several files": 49,
+    "imports within functions": 330,
+    "questions about the kind of a teacher or store": 100,
+    "longest function": 60,
+}
+KINDS = {
+    *("Endpoint", "Ensemble", "Member", "Model", "Outside", "Store", "StoreEnsemble", "StoreMix"),
+    *("TableStore", "Teacher", "VectorFiles"),
+}
+"""Kinds of teachers and stores, which files outside of `values/` should not ask for."""
+SLACK = 0.97
+"""A count below this share of its ceiling must lower it."""
+
+
+def counted() -> dict[str, int]:
+    names = collections.Counter(path.name for path in FILES if path.name != "__init__.py")
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+    functions = [node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, FUNCTIONS)]
+    return {
+        "lines": sum(len(path.read_text(encoding="utf-8").splitlines()) for path in FILES),
+        "rooms": sum(path.parent.parent == PACKAGE for path in FILES if path.name == "__init__.py"),
+        "names of several files": sum(number > 1 for number in names.values()),
+        "imports within functions": len({id(node) for each in functions for node in imports(each)}),
+        "questions about the kind of a teacher or store": sum(
+            asks_for_kind(node)
+            for path, tree in trees.items()
+            if path.parent.name != "values"
+            for node in ast.walk(tree)
+        ),
+        "longest function": max(code_lines(each) for each in functions),
+    }
+
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def imports(function: ast.AST) -> Iterator[ast.AST]:
+    return (node for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom))
+
+
+def asks_for_kind(node: ast.AST) -> bool:
+    called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance"
+    return called and bool(KINDS & {each.id for each in ast.walk(node) if isinstance(each, ast.Name)})
+
+
+def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of a function without its signature and docstring."""
+    first = function.body[1:] if ast.get_docstring(function) else function.body
+    return (first[-1].end_lineno or 0) - first[0].lineno + 1 if first else 0
+
+
+def test_no_count_is_above_its_ceiling_or_far_below() -> None:
+    found = counted()
+    assert {name: number for name, number in found.items() if number > CEILINGS[name]} == {}
+    low = {name: number for name, number in found.items() if number < SLACK * CEILINGS[name] - 1}
+    assert low == {}, "lower their ceilings"

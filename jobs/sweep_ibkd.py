@@ -15,4 +15,4 @@ from stillhouse.cli.main import main
 FILE = Path(__file__).resolve().with_suffix(".yaml")
 
 if __name__ == "__main__":
-    sys.exit(main(["sweep", "--space", str(FILE), *sys.argv[1:]]))
+    sys.exit(main(["sweep", "--space", str(FILE), "--full", "3", *sys.argv[1:]]))

@@ -317,7 +317,7 @@ def sweep(
     sampler: str = "tpe",
     scheduler: str = "asha",
     objectives: Sequence[str] = ("quality",),
-    full: int = 3,
+    full: int = 1,
     concurrency: int = 0,
     name: str = "",
     register: str = "",

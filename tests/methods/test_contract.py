@@ -25,6 +25,7 @@ from stillhouse.experiments.kinds.parallel import Parallel
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.methods import check_needs, hyper_parameters, known_methods, load_method, presets
+from stillhouse.search.schedulers import points_of, unmet, with_points
 from stillhouse.search.space import check, load_space
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.sweeps.checks import default_space
@@ -238,6 +239,36 @@ def test_ids_are_stable_across_processes(tmp_path: Path) -> None:
     other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     methods = [load_method(name) for name in METHODS]
     assert other.stdout.split() == [m.plan(m.HyperParameters(), setting()).fingerprint for m in methods]
+
+
+RUNGS = {"asha": (1 / 4, 3 / 4), "hyperband": (1 / 9, 1 / 3), "median": (1 / 4, 1 / 2, 3 / 4)}
+"""Those of docs/operations.md."""
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(("kind", "shares"), RUNGS.items())
+def test_every_rung_gets_an_evaluation(name: str, kind: str, shares: tuple[float, ...]) -> None:
+    """At the method's default budgets and the smallest published batches, with no more stages than before."""
+    method = load_method(name)
+    fields = [field.name for field in dataclasses.fields(method.HyperParameters)]
+    small = {field: 64 for field in fields if field.endswith("batch_size")}
+    budget = Budget().settled(**getattr(method, "BUDGET", {}))
+    whole = dataclasses.replace(setting(), distil_budget=budget.distil, finetune_budget=budget.finetune)
+    plain = method.plan(hyper_parameters(method, small, "paper"), whole)
+    plan = with_points(plain, points_of(kind), method.PRUNABLE_FROM)
+    stages, labels = list(plan.chain()), [stage.label for stage in plain.chain()]
+    assert [stage.label for stage in stages] == labels
+    first = labels.index(method.PRUNABLE_FROM)
+    assert all(not stage.evaluate_at for stage in stages[:first])
+    before = sum(stage.examples_seen for stage in stages[:first])
+    seen, judged = before, []
+    for stage in stages[first:]:
+        judged += [seen - before + point for point in stage.evaluate_at]
+        seen += stage.examples_seen
+    examples = sum(stage.budget for stage in stages[first:])
+    batch = max(stage.batch_size for stage in stages)
+    assert judged == pytest.approx([share * examples for share in shares], abs=1 + batch)
+    assert unmet(plan, len(shares)) == 0
 
 
 @pytest.mark.parametrize("name", METHODS)

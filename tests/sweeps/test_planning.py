@@ -165,7 +165,7 @@ def test_a_sweep_counts_its_trials_baselines_and_refits(
     )
     (here,) = plan.estimates
     assert here.at_once == 2 and here.teachers == 2
-    assert "asha" in plan.remarks[0] and "first 3" in plan.remarks[0]
+    assert "asha" in plan.remarks[0] and "first 1" in plan.remarks[0]
     assert any("a student of the stage mse: " in line for line in plan.lines())
     (full,) = plan_sweep(dataclasses.replace(options, scheduler="none"), workspace, Request()).estimates
     assert full.total > here.total

@@ -16,8 +16,13 @@ def rates(decay: str, warmup: float = 0.0, steps: int = 10) -> list[float]:
 
 
 def due_steps(plan: Stage) -> list[int]:
-    course = Batching(plan, table())
-    return [step for step in range(1, plan.steps + 1) if evaluation_due(course, plan.evaluate_every, step)]
+    course, every, points = Batching(plan, table()), plan.evaluate_every, plan.evaluate_at
+    return [step for step in range(1, plan.steps + 1) if evaluation_due(course, every, step, points)]
+
+
+def test_points_are_evaluated_besides_at_the_first_step_that_has_seen_as_many() -> None:
+    assert due_steps(stage(budget=80, evaluate_at=(16, 17, 79))) == [2, 3, 10]
+    assert due_steps(stage(budget=80, evaluate_every=40, evaluate_at=(8,))) == [1, 5, 10]
 
 
 def test_decays() -> None:

@@ -87,6 +87,7 @@ OTHER: dict[type, dict[str, Any]] = {
         "live": Live(STUDENT),
         "dev": DevSuite((), select="figure"),
         "evaluate_every": 16,
+        "evaluate_at": (8,),
         "patience": 3,
         "prompts": Prompts(query="query: "),
         "keeps_objective": True,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stillhouse.search.options import SweepOptions
 
 
-_SEARCH: Mapping[str, Any] = {"sampler": "tpe", "objectives": ("quality",), "scheduler": "asha", "full": 3}
+_SEARCH: Mapping[str, Any] = {"sampler": "tpe", "objectives": ("quality",), "scheduler": "asha", "full": 1}
 """How a sweep searches unless flags or the sweep that it follows say otherwise."""
 
 
@@ -56,7 +56,7 @@ def add_search(command: ArgumentParser) -> None:
     )
     for flag, name in (("--asha", "asha"), ("--no-asha", "none")):
         search.add_argument(flag, dest="scheduler", action="store_const", const=name, help=SUPPRESS)
-    search.add_argument("--full", type=int, metavar="N", help="trials that are never stopped early (3)")
+    search.add_argument("--full", type=int, metavar="N", help="trials that are never stopped early (1)")
     search.add_argument(
         "--concurrency", type=int, default=0, metavar="N", help="trials at once; default: what fits"
     )

@@ -60,7 +60,7 @@ class SweepOptions:
     sampler: str = "tpe"
     objectives: tuple[str, ...] = (QUALITY,)
     scheduler: str = "asha"
-    full: int = 3
+    full: int = 1
     at_once: int = 0
     need: Need = dataclasses.field(default_factory=Need)
     embedding: Embedding = dataclasses.field(default_factory=Embedding)

@@ -12,8 +12,10 @@ What Ray 2.60's Tune does (read in ``tune/execution/tune_controller.py``), and w
 * A scheduler's state lives in memory, by Tune's trial id. Every start of a sweep is a new ``Tuner`` with new
   ids: here trials go by their number in the study, and the rule is filled from the study's curves. A trial
   that runs again and repeats its evaluations is not judged by them again: no decision is taken twice.
-* A trial that has nearly seen its whole budget has little left to save, and stopping it would lose its last
-  report, the one that says ``finished``. So no trial is stopped in the last tenth of the budget.
+* What counts is what a stop can still save: the examples from the first stage on whose evaluations may stop
+  a trial. A trial that has seen most of them has little left to save, and stopping it would lose its last
+  report, the one that says ``finished``. So no trial is stopped after the rung at 3/4, which is met up to a
+  batch later.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,17 +27,18 @@ from stillhouse.core.errors import require
 from stillhouse.search.records import TrialRecord, is_finite
 from stillhouse.search.schedulers import Rule
 
-NEARLY_DONE = 0.9
-"""Share of the budget from which on no trial is stopped."""
+NEARLY_DONE = 0.85
+"""Share of what a stop can save from which on no trial is stopped: a rung at 3/4, and a batch."""
 
 
 class StudyScheduler(FIFOScheduler):  # type: ignore[misc]
     """Tune's side of an early-stopping rule, filled from a study.
 
     Args:
-        rule: Which trials are stopped, such as ``load_scheduler("asha").rule(full_budget)``.
+        rule: Which trials are stopped, such as ``load_scheduler("asha").rule(full_budget - before)``.
         objective: The reported figure; larger is better.
         full_budget: Examples of a trial that runs to its end, over all its stages.
+        before: Examples of the stages before the first one whose evaluations may stop a trial.
         at_least_full: Number of trials that are never stopped: the first ones that do not fail.
         history: The study's trials of earlier processes, ``searcher.records()``.
 
@@ -49,6 +52,7 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]
         objective: str,
         *,
         full_budget: int,
+        before: int = 0,
         at_least_full: int = 0,
         history: Iterable[TrialRecord] = (),
     ) -> None:
@@ -56,7 +60,8 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]
         require(full_budget >= 1, "full_budget >= 1", full_budget=full_budget)
         require(at_least_full >= 0, "at_least_full >= 0", at_least_full=at_least_full)
         self._rule, self._objective = rule, objective
-        self._last_decision = NEARLY_DONE * full_budget
+        self._before = before
+        self._last_decision = before + NEARLY_DONE * (full_budget - before)
         self._at_least_full = at_least_full
         self._reached: dict[int, float] = {}
         past = sorted(history, key=lambda trial: trial.number)
@@ -98,10 +103,11 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]
         examples, value = result.get("examples_seen"), result.get(self._objective)
         if result.get("finished") or not (is_finite(examples) and is_finite(value)):
             return False
-        if not self._reached.get(number, 0) < examples < self._last_decision:  # type: ignore[operator]
+        reached = self._reached.get(number, self._before)
+        if not reached < examples < self._last_decision:  # type: ignore[operator]
             return False
         self._reached[number] = examples  # type: ignore[assignment]
-        return self._rule.stops(number, int(examples), float(value))  # type: ignore[arg-type]
+        return self._rule.stops(number, int(examples) - self._before, float(value))  # type: ignore[arg-type]
 
     def _fill(self, trial: TrialRecord) -> None:
         for examples, value in sorted(trial.curve.items()):

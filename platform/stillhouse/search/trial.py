@@ -15,6 +15,7 @@ from stillhouse.core.remotes import Remote
 from stillhouse.experiments.teacher_weights import weighted
 from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.search.records import OUT_OF_MEMORY
+from stillhouse.search.schedulers import with_points
 from stillhouse.training.fit import Diverged, Evaluation
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
@@ -38,6 +39,7 @@ class Context:
         where: Device, threads and workers.
         quality: The dev metric that is maximised.
         remote: Where artifacts are kept for all nodes; None if ``root`` is seen by all of them.
+        points: Shares of what a stop can save at which the scheduler needs a dev evaluation.
     """
 
     method: str
@@ -47,6 +49,7 @@ class Context:
     where: Where
     quality: str
     remote: Remote | None = None
+    points: tuple[float, ...] = ()
 
     @property
     def workspace(self) -> Workspace:
@@ -57,7 +60,8 @@ class Context:
         """Plan the last stage for some hyper-parameters."""
         method = load_method(self.method)
         hp = hyper_parameters(method, values, self.preset)
-        return method.plan(hp, weighted(self.setting, values))
+        plan = method.plan(hp, weighted(self.setting, values))
+        return with_points(plan, self.points, method.PRUNABLE_FROM) if self.points else plan
 
     def planned(self, values: Mapping[str, Any]) -> Stage | None:
         """Plan the last stage; None where the method refuses the hyper-parameters."""

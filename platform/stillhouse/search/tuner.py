@@ -18,12 +18,13 @@ from stillhouse.core.console import say, tell
 from stillhouse.core.errors import BadInput
 from stillhouse.core.redaction import names_secret
 from stillhouse.evaluation.cost import latency_ms
+from stillhouse.methods import load_method
 from stillhouse.search.observer import Observer
 from stillhouse.search.options import LATENCY, SIZE, SweepOptions
 from stillhouse.search.published_sweep import PublishedSweep
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.scheduler import StudyScheduler
-from stillhouse.search.schedulers import load_scheduler
+from stillhouse.search.schedulers import load_scheduler, unmet
 from stillhouse.search.searcher import ExplainErrors, StudySearcher
 from stillhouse.search.shared_stages import first_point
 from stillhouse.search.space import Space
@@ -59,10 +60,15 @@ def search(
     say(_announce(options, budget, len(known), left))
     if refused := _refusals(options.space, context):
         say(refused)
+    if missed := unmet(context.plan(first_point(options.space)), len(context.points)):
+        say(
+            f"  {missed} of {len(context.points)} points at which {options.scheduler} judges fall on another "
+            "evaluation: these stages have too few steps"
+        )
     if options.space.first and left > 0:
         say(_describe_first(options, context))
     if left > 0:
-        scheduler = _scheduler(options, context.quality, budget, known)
+        scheduler = _scheduler(options, context, budget, known)
         _tune(options, context, folder, observer, searcher, scheduler, left, slots, published)
     records = searcher.records()
     if options.need.nested:
@@ -206,12 +212,22 @@ def _searcher(
     )
 
 
-def _scheduler(options: SweepOptions, quality: str, budget: int, known: list[TrialRecord]) -> TrialScheduler:
+def _scheduler(
+    options: SweepOptions, context: Context, budget: int, known: list[TrialRecord]
+) -> TrialScheduler:
     """The scheduler by its name; with two objectives no trial is stopped, since no one figure decides."""
-    rule = load_scheduler(options.scheduler).rule(budget)
+    before = _examples_before(context, first_point(options.space))
+    rule = load_scheduler(options.scheduler).rule(budget - before)
     if rule is None or len(options.objectives) > 1:
         return FIFOScheduler()
-    return StudyScheduler(rule, quality, full_budget=budget, at_least_full=options.full, history=known)
+    return StudyScheduler(
+        rule,
+        context.quality,
+        full_budget=budget,
+        before=before,
+        at_least_full=options.full,
+        history=known,
+    )
 
 
 def _latency(workspace: Workspace, result: dict[str, Any]) -> dict[str, float]:
@@ -232,6 +248,13 @@ def _free_resources(context: Context, records: list[TrialRecord]) -> None:
 def _examples(context: Context, values: dict[str, Any]) -> int:
     """Number of examples of a trial that runs to its end, over all its stages."""
     return context.plan(values).examples_in_all
+
+
+def _examples_before(context: Context, values: dict[str, Any]) -> int:
+    """Number of examples before the first stage whose evaluations may stop a trial."""
+    stages = list(context.plan(values).chain())
+    first, labels = load_method(context.method).PRUNABLE_FROM, [stage.label for stage in stages]
+    return sum(each.examples_seen for each in stages[: labels.index(first) if first in labels else 0])
 
 
 def _announce(options: SweepOptions, budget: int, known: int, left: int) -> str:

@@ -101,6 +101,7 @@ def baseline_choices(
         plan: See `Baseline`.
         point: See `Baseline`.
     """
+    context = dataclasses.replace(context, points=())
     own: dict[str, Any] | None = getattr(load_method(context.method), "BASELINE", None)
     if own is not None:
         return context, [{**point, **own, "learning_rate": rate} for rate in rates_of(context.method)]

@@ -111,7 +111,7 @@ def search_space(
 
 def _section(sampler: str, path: Path | str) -> str:
     sections = sections_of(path)
-    ranges = "continuous" in sections and load_sampler(sampler).NEEDS_RANGES
+    ranges = "continuous" in sections and getattr(load_sampler(sampler), "NEEDS_RANGES", False)
     return "continuous" if ranges or sections == ("continuous",) else "space"
 
 

@@ -21,6 +21,7 @@ from stillhouse.search.observer import Observer, open_tracker
 from stillhouse.search.options import LATENCY, SweepOptions
 from stillhouse.search.published_sweep import PublishedSweep
 from stillhouse.search.records import TrialRecord
+from stillhouse.search.schedulers import points_of
 from stillhouse.search.shared_stages import build_shared, first_point, shared_stages
 from stillhouse.search.study_backup import STUDY, ended_trials
 from stillhouse.search.trial import Context
@@ -80,6 +81,7 @@ def search_and_deliver(
         where=where,
         quality=prepared.setting.dev.select,
         remote=workspace.remote,
+        points=points_of(options.scheduler) if len(options.objectives) == 1 else (),
     )
     options = dataclasses.replace(options, space=without_idle(context, options.space))
     plan = context.plan(options.space.any_point)
@@ -151,7 +153,7 @@ def _refit_plan(prepared: Prepared, context: Context, options: SweepOptions) -> 
     """Plan of one refit; None if the experiment asks for none."""
     if prepared.refit is None:
         return None
-    return dataclasses.replace(context, setting=prepared.refit).plan(options.space.any_point)
+    return dataclasses.replace(context, setting=prepared.refit, points=()).plan(options.space.any_point)
 
 
 def _refits(
@@ -164,7 +166,7 @@ def _refits(
     """Train the best trials again, if the experiment asks for it."""
     if prepared.refit is None:
         return []
-    longer = dataclasses.replace(context, setting=prepared.refit)
+    longer = dataclasses.replace(context, setting=prepared.refit, points=())
     return refit(longer, options.need, records, options.experiment.budget.refit.top, observer)
 
 

@@ -106,6 +106,7 @@ class Part(NamedTuple):
         judged: Whether its evaluations may stop the plan.
         course: How far it is.
         done: Whether it is finished.
+        points: Examples after which it is evaluated besides.
     """
 
     kind: Kind
@@ -114,6 +115,7 @@ class Part(NamedTuple):
     judged: bool = False
     course: Course = Course()
     done: bool = False
+    points: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -222,10 +224,10 @@ def course_in(folder: Path) -> Course:
     return course_of(read_lines(folder / NAME), read_beat(folder), began=began)
 
 
-def evaluations_of(examples: int, every: int) -> list[int]:
+def evaluations_of(examples: int, every: int, points: Collection[int] = ()) -> list[int]:
     """Examples after which a stage is evaluated; see `training.progress.evaluation_due`."""
     marks = range(every, examples, every) if every else range(0)
-    return [*(mark for mark in marks if 2 * (examples - mark) >= every), examples]
+    return sorted({*points, *(mark for mark in marks if 2 * (examples - mark) >= every), examples})
 
 
 def pace_of(course: Course, cores: float = 1.0) -> Pace | None:
@@ -283,7 +285,7 @@ def plan_seconds(
                 return None
             begun = min(course.seen, part.examples)
             left += alive * pace.setup_s * (not course.at)
-            for at, mark in enumerate(evaluations_of(part.examples, part.every)):
+            for at, mark in enumerate(evaluations_of(part.examples, part.every, part.points)):
                 if at >= course.evaluations:
                     left += alive * (max(0, mark - begun) * pace.example_s + pace.evaluation_s)
                     begun = max(begun, mark)
@@ -451,7 +453,8 @@ def parts_of(
         if each.fingerprint not in without:
             every = each.evaluate_every if each.dev is not None else 0
             course, done = course_at(each, workspace), workspace.finished(each)
-            found.append(Part(kind_of(each), each.examples_seen, every, judged, course, done))
+            points = each.evaluate_at if each.dev is not None else ()
+            found.append(Part(kind_of(each), each.examples_seen, every, judged, course, done, points))
     return found
 
 

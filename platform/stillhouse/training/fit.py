@@ -322,7 +322,7 @@ class _Loop:
         return norm
 
     def _evaluation_due(self, step: int) -> bool:
-        return evaluation_due(self.batching, self.stage.evaluate_every, step)
+        return evaluation_due(self.batching, self.stage.evaluate_every, step, self.stage.evaluate_at)
 
     def _logs_at(self, step: int) -> bool:
         return step == 1 or step % self.log_every == 0 or self._evaluation_due(step)

@@ -1,7 +1,7 @@
 """The progress of a run: everything about it that is not a tensor, saved in every checkpoint."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -106,8 +106,8 @@ class Progress:
         self.best = sorted([*self.best, (figure, self.step)], key=lambda kept: (-kept[0], kept[1]))[:keep]
 
 
-def evaluation_due(course: Course, every: int, step: int) -> bool:
-    """Return whether to evaluate after a step: at the end, and whenever an interval is complete.
+def evaluation_due(course: Course, every: int, step: int, points: Collection[int] = ()) -> bool:
+    """Return whether to evaluate after a step: at the end, at each point, and whenever an interval is complete.
 
     An evaluation that falls within half an interval of the end is left to the end.
 
@@ -115,12 +115,15 @@ def evaluation_due(course: Course, every: int, step: int) -> bool:
         course: How many steps there are, and how many examples they see.
         every: Examples between two evaluations; 0 evaluates at the end only.
         step: The step that was taken last.
+        points: Numbers of examples after which it is evaluated besides.
     """
     if step >= course.steps:
         return True
+    seen, before, whole = (course.examples_after(at) for at in (step, step - 1, course.steps))
+    if any(before < point <= seen for point in points):
+        return True
     if every == 0:
         return False
-    seen, before, whole = (course.examples_after(at) for at in (step, step - 1, course.steps))
     return seen // every > before // every and 2 * (whole - seen) >= every
 
 

@@ -170,6 +170,7 @@ class Stage(Loop, Named):
         live: A teacher that runs on every column during training; such a stage reads no store.
         dev: Suite that selects the checkpoint; None keeps the last one.
         evaluate_every: Examples between evaluations; 0 evaluates at the end only.
+        evaluate_at: Examples after which it is evaluated besides, at the first step that has seen as many.
         patience: Evaluations without improvement before the stage ends; 0 disables early ending.
         prompts: What the student is given before every text, by role.
         keeps_objective: Whether the objective, too, starts from the weights of ``start_from``.
@@ -195,6 +196,7 @@ class Stage(Loop, Named):
     patience: int = 0
     prompts: Prompts = field(default=Prompts(), metadata={"identity": "unless_default"})
     keeps_objective: bool = field(default=False, metadata={"identity": "unless_default"})
+    evaluate_at: tuple[int, ...] = field(default=(), metadata={"identity": "unless_default"})
 
     def __post_init__(self) -> None:
         """Check the ranges, and that nothing of the test split steers training."""

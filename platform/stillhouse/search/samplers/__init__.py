@@ -3,10 +3,9 @@
 A sampler's proposals are a function of the space, the seed and the trials so far, and of nothing else. It
 keeps no state: a sweep that was killed and started again proposes what an undisturbed one does.
 
-A module has a constant and two functions:
+A module has two functions, and `NEEDS_RANGES = True` if it searches a file's section ``continuous`` before
+its grid:
 
-`NEEDS_RANGES`
-    Whether it searches numeric ranges, and a file's section ``continuous`` before its grid.
 `check(space)`
     Refuses a space that the sampler cannot search.
 `candidates(search)`
@@ -51,12 +50,7 @@ class Search:
 
 
 class Sampler(Protocol):
-    """The contract of a sampler's module.
-
-    ``NEEDS_RANGES`` says whether it needs numeric ranges, which a documented grid has none of.
-    """
-
-    NEEDS_RANGES: bool
+    """The contract of a sampler's module."""
 
     def check(self, space: "Space") -> None:
         """Refuse a space that the sampler cannot search.

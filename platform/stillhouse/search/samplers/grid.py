@@ -10,8 +10,6 @@ from stillhouse.search.domains import Float
 from stillhouse.search.samplers import LARGEST_GRID, Search
 from stillhouse.search.space import Space
 
-NEEDS_RANGES = False
-
 
 def check(space: Space) -> None:
     """Refuse a space with a range of real numbers, and a grid that is too large to shuffle."""

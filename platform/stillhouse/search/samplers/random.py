@@ -8,8 +8,6 @@ import numpy as np
 from stillhouse.search.samplers import ATTEMPTS, Search
 from stillhouse.search.space import Space
 
-NEEDS_RANGES = False
-
 
 def check(space: Space) -> None:
     """Accept every space."""

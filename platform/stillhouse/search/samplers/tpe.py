@@ -14,8 +14,6 @@ from stillhouse.search.optuna_params import decode, distributions
 from stillhouse.search.samplers import ATTEMPTS, Search, random
 from stillhouse.search.space import Space
 
-NEEDS_RANGES = False
-
 
 def check(space: Space) -> None:
     """Accept every space."""

@@ -4,9 +4,13 @@ A module has one function, ``rule(full_budget)``, which makes a `Rule`; None mea
 `stillhouse.search.scheduler` connects a rule to Tune and makes it safe to restart.
 """
 
+import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from stillhouse.core.modules import load_module, module_names
+from stillhouse.values.stage import Stage
 
 
 class Rule(Protocol):
@@ -37,13 +41,15 @@ class SchedulerModule(Protocol):
 
     ``RUNGS`` are the shares of the budget at which a trial may be stopped, and ``CONTINUES`` is the expected
     share of trials that continue past one. Estimates of time read both; without rungs no trial ends early.
+    Dev evaluations are at ``POINTS``, where a module has them, else at its rungs. All are shares of what a
+    stop can still save (see `stillhouse.methods`, `PRUNABLE_FROM`).
     """
 
     RUNGS: tuple[float, ...]
     CONTINUES: float
 
     def rule(self, full_budget: int) -> Rule | None:
-        """Make the rule for trials that see ``full_budget`` examples over all their stages."""
+        """Make the rule for trials that see ``full_budget`` examples that a stop can save."""
         ...
 
 
@@ -60,3 +66,42 @@ def load_scheduler(name: str) -> SchedulerModule:
     """
     scheduler: SchedulerModule = load_module(__name__, known_schedulers(), name, "scheduler")
     return scheduler
+
+
+def points_of(name: str) -> tuple[float, ...]:
+    """The shares of what a stop can save at which a scheduler needs a dev evaluation."""
+    scheduler = load_scheduler(name)
+    points: tuple[float, ...] = getattr(scheduler, "POINTS", getattr(scheduler, "RUNGS", ()))
+    return points
+
+
+def with_points(plan: Stage, shares: Sequence[float], first: str) -> Stage:
+    """Give a plan dev evaluations at shares of what a stop can still save.
+
+    Args:
+        plan: The last stage.
+        shares: The shares.
+        first: Label of the first stage whose evaluations may stop a trial; where there is none, the first.
+    """
+    stages = list(plan.chain())
+    labels = [stage.label for stage in stages]
+    offset = sum(stage.budget for stage in stages[: labels.index(first) if first in labels else 0])
+    whole = sum(stage.budget for stage in stages) - offset
+    return _with_points(plan, [offset + math.ceil(share * whole) for share in shares], first)
+
+
+def _with_points(stage: Stage, points: Sequence[int], first: str) -> Stage:
+    end = stage.examples_in_all
+    begin = end - stage.examples_seen
+    if stage.start_from is not None and stage.label != first:
+        stage = replace(stage, start_from=_with_points(stage.start_from, points, first))
+    return replace(stage, evaluate_at=tuple(point - begin for point in points if begin < point < end))
+
+
+def unmet(plan: Stage, count: int) -> int:
+    """Number of points of a plan that fall on an evaluation that another point or the end has already."""
+    met = sum(
+        len({-(-point // stage.batch_size) for point in stage.evaluate_at} - {stage.steps})
+        for stage in plan.chain()
+    )
+    return count - met

@@ -26,6 +26,8 @@ from stillhouse.search.schedulers.asha import SuccessiveHalving
 RUNGS: tuple[float, ...] = ()
 CONTINUES = 1.0
 """No early ends are expected."""
+POINTS = (1 / 9, 1 / 3)
+"""The rungs of all brackets."""
 
 
 def rule(full_budget: int, *, brackets: int = 3, reduction_factor: int = 3) -> "Hyperband":

@@ -16,6 +16,7 @@ from stillhouse.core.errors import require
 RUNGS: tuple[float, ...] = ()
 CONTINUES = 1.0
 """No early ends are expected."""
+POINTS = (1 / 4, 1 / 2, 3 / 4)
 
 
 def rule(full_budget: int, *, grace: float = 0.25, at_least: int = 3) -> "Median":

@@ -11,9 +11,10 @@ from urllib.parse import quote
 
 import pytest
 
-from stillhouse.core.artifacts import write_json
+from stillhouse.core.artifacts import read_manifest, write_json, write_manifest
 from stillhouse.core.console import diverted_chatter, log_failure, say, warn
 from stillhouse.core.errors import BadInput
+from stillhouse.core.integrity import is_whole
 from stillhouse.core.redaction import CREDENTIALS, redacted, redacted_json, remember, remembering
 from stillhouse.core.remotes import Remote
 from stillhouse.tracking.journal import Journal
@@ -187,6 +188,20 @@ def test_the_message_on_a_wrong_tracking_uri_does_not_repeat_its_password(
     with pytest.raises(BadInput) as refused:
         tracking_uri(tmp_path)
     assert "hunter2" not in str(refused.value) and "***@host" in str(refused.value)
+
+
+@pytest.mark.parametrize("word", ["finetune", "corpus", "passage", "runs-1", "123456", "ubuntu"])
+def test_a_secret_that_is_an_ordinary_word_alters_nothing_that_is_read_back(
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", word)
+    folder = tmp_path / word / f"{word}-0123456789abcdef"
+    folder.mkdir(parents=True)
+    (folder / f"{word}.txt").write_text(word)
+    content = {"plan": {"label": word}, "path": str(folder), "seconds": 1.0}
+    write_manifest(folder, content)
+    assert is_whole(folder, contents=True)
+    assert content.items() <= read_manifest(folder).items()
 
 
 def test_a_redacted_identity_is_stable(tmp_path: Path) -> None:

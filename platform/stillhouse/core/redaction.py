@@ -97,8 +97,13 @@ def remembering(texts: Iterable[str]) -> Iterator[None]:
 
 
 def redacted_json(content: Any) -> Any:
-    """Redact every string of a nested value, and every key that has a URL; everything else stays."""
-    secrets = _known_secrets()
+    """Redact the secrets of addresses in every string of a nested value, and in keys that have a URL.
+
+    The values of variables stay: a program reads back what it has written, and names, paths, sums and plans
+    must be what they were, even if a part of one happens to be a password. Where an error becomes text,
+    `redacted` hides them too.
+    """
+    secrets = _known_secrets(of_variables=False)
 
     def name_of(key: Any) -> Any:
         return _redacted(key, secrets) if isinstance(key, str) and "://" in key else key
@@ -140,11 +145,13 @@ def _user_in(before: str) -> str:
     return "" if slash and not ({"@", ":"} & set(head)) else before[:-1]
 
 
-def _known_secrets() -> list[str]:
+def _known_secrets(*, of_variables: bool = True) -> list[str]:
     """Return the secrets in the environment and those that are remembered, the longest first."""
     found = set(_remembered)
     for name, value in os.environ.items():
-        if len(value) >= _LEAST and names_secret(name) and not value.startswith("/"):  # a path
+        if (
+            of_variables and len(value) >= _LEAST and names_secret(name) and not value.startswith("/")
+        ):  # a path
             found |= {value, *(parameter[2] for parameter in _PARAMETER.finditer(value))}
         if "://" in value:
             found |= _secrets_of_url(value)

@@ -288,7 +288,11 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self, result: dict[str, Any], error: bool
     ) -> tuple[TrialState, list[float] | None, str | None]:
         if error or result.get("reason"):
-            return TrialState.FAIL, None, str(result.get("reason") or "the trial ended with an error")
+            return (
+                TrialState.FAIL,
+                None,
+                redacted(str(result.get("reason") or "the trial ended with an error")),
+            )
         if not result.get("finished") and not self._full(result):
             stopped = is_finite(result.get(self._objective)) and len(self._objectives) == 1
             reason = None if stopped else f"ended early with {self._objective}={result.get(self._objective)}"

@@ -1,4 +1,4 @@
-"""The size of the package, in counts that only fall: what adds a room, a twin or a question deletes another."""
+"""The size of the package in counts that only fall: whatever adds a room or a name twice deletes another."""
 
 import ast
 import collections

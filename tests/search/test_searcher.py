@@ -32,6 +32,14 @@ def test_the_first_point_comes_first_then_distinct_points_of_the_space(tmp_path:
         assert isinstance(point["layers"], tuple)
 
 
+def test_a_second_point_comes_next(tmp_path: Path) -> None:
+    second = {**NUMERIC.first, "layers": NUMERIC.domains["layers"].choices[-1]}
+    search = searcher(tmp_path, dataclasses.replace(NUMERIC, second=second), trials=3)
+    drive(search)
+    points = [record.hyper_parameters for record in search.records()]
+    assert points[:2] == [NUMERIC.first, second] and points[2] not in points[:2]
+
+
 def test_another_seed_is_another_search(tmp_path: Path) -> None:
     for seed in (1, 2):
         drive(searcher(tmp_path / str(seed), seed=seed))

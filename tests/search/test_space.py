@@ -283,7 +283,10 @@ def test_first_applies_to_both_sections(tmp_path: Path) -> None:
     path.write_text(
         "method: m\nsearch:\n  space: {a: [1, 2]}\n"
         "  continuous: {a: {low: 1, high: 2}, b: {low: 0.1, high: 0.2}}\n"
-        "  first: {a: 1, b: 0.1}\n"
+        "  first: {a: 1, b: 0.1}\n  second: {b: 0.2}\n"
     )
     assert load_space(path).first == {"a": 1}
-    assert load_space(path, space="continuous").first == {"a": 1, "b": 0.1}
+    assert load_space(path, space="continuous").seeded == ({"a": 1, "b": 0.1}, {"a": 1, "b": 0.2})
+    path.write_text(path.read_text().replace("second: {b: 0.2}", "second: {b: 0.3}"))
+    with pytest.raises(BadInput, match="`second` must lie within the space"):
+        load_space(path, space="continuous")

@@ -11,7 +11,7 @@ import yaml
 
 from stillhouse.core.errors import BadInput, nearest, require
 
-SEARCH_KEYS = ("fixed", "first", "space", "continuous")
+SEARCH_KEYS = ("fixed", "first", "second", "space", "continuous")
 DATA_ROOT = "STILLHOUSE_DATA"
 _OF_THE_METHOD = ("method", "preset", "values")
 _BESIDE_FIELDS = (*_OF_THE_METHOD, "variants", "summary", "scale", "search")

@@ -94,7 +94,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         space = space if first is None else replace(space, first=dict(first))
         self._path, self._space = Path(storage_path).resolve(), space
         self._sampler, self._trials, self._seed = sampler, trials, seed
-        self._first = dict(space.first or {})
+        self._seeded = [dict(point) for point in space.seeded]
         self._objective, self._full_budget, self._measure = objective, full_budget, measure
         self._refusal: Refusal | None = refusal
         self._objectives = list(objectives) if objectives else [(objective, "max")]
@@ -256,8 +256,10 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         past = self._counted()
         if len(past) >= self._trials:
             return None
-        point: dict[str, Any] | None = self._first
-        if not self._first or any(t.params == encode(self._first, self._space) for t in past):
+        tried = [trial.params for trial in past]
+        waiting = (point for point in self._seeded if encode(point, self._space) not in tried)
+        point: dict[str, Any] | None = next(waiting, None)
+        if point is None:
             search = Search(self._space, past, self._seed, self._trials, self._directions, self._refusing())
             point = propose(self._sampler, search)
         if point is None:

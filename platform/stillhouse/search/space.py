@@ -30,6 +30,7 @@ class Space:
         domains: Domain of each searched hyper-parameter, in the order of the file.
         fixed: Values of the hyper-parameters that are not searched.
         first: The published configuration: a value for every searched hyper-parameter.
+        second: A configuration to try next; None leaves the choice to the sampler.
         source: The file, for messages.
         set_aside: Values that `without` removed from ``first``, for messages.
         section: The section of the file that is searched.
@@ -45,6 +46,7 @@ class Space:
     set_aside: Mapping[str, Any] = field(default_factory=dict, metadata={"identity": False})
     section: str = field(default="space", metadata={"identity": False})
     start: Mapping[str, Any] = field(default_factory=dict, metadata={"identity": False})
+    second: Mapping[str, Any] | None = field(default=None, metadata={"identity": "unless_default"})
 
     def __post_init__(self) -> None:
         """Check that something is searched, nothing twice, and that the first point is in the space."""
@@ -57,26 +59,33 @@ class Space:
         )
         both = sorted(set(self.domains) & set(self.fixed))
         require(not both, "a hyper-parameter must be either searched or fixed", **where, both=both)
-        if self.first is None:
-            return
-        missing, more = set(self.domains) - set(self.first), set(self.first) - set(self.domains)
+        for key, point in (("first", self.first), ("second", self.second)):
+            if point is not None:
+                self._check_point(key, point)
+
+    def _check_point(self, key: str, point: Mapping[str, Any]) -> None:
+        missing, more = set(self.domains) - set(point), set(point) - set(self.domains)
         require(
             not missing and not more,
-            "`first` must have a value for every searched hyper-parameter and for no other",
-            **where,
-            key="first",
+            f"`{key}` must have a value for every searched hyper-parameter and for no other",
+            file=self.source,
+            key=key,
             missing=sorted(missing),
             unknown=sorted(more),
         )
-        for name, value in self.first.items():
-            inside = self.domains[name].holds(value)
+        for name, value in point.items():
             require(
-                inside,
-                "`first` must lie within the space",
-                **where,
-                key=f"first.{name}",
+                self.domains[name].holds(value),
+                f"`{key}` must lie within the space",
+                file=self.source,
+                key=f"{key}.{name}",
                 **{str(name): value},
             )
+
+    @property
+    def seeded(self) -> tuple[Mapping[str, Any], ...]:
+        """The points that come before those of the sampler."""
+        return tuple(point for point in (self.first, self.second) if point)
 
     @property
     def fingerprint(self) -> str:
@@ -160,12 +169,16 @@ class Space:
             yield {**self.fixed, **self.at([generator.random() for _ in self.domains])}
 
     def without(self, *names: str) -> "Space":
-        """Remove names from the searched ones and ``first`` (the epochs with a scheduler)."""
-        first = self.first and {name: value for name, value in self.first.items() if name not in names}
+        """Remove names from the searched ones and the seeded points (the epochs with a scheduler)."""
+        first, second = (
+            point and {name: value for name, value in point.items() if name not in names}
+            for point in (self.first, self.second)
+        )
         kept = {name: values for name, values in self.domains.items() if name not in names}
         aside = {name: value for name, value in (self.first or {}).items() if name in names}
         start = {name: value for name, value in self.start.items() if name in kept}
-        return replace(self, domains=kept, first=first, set_aside={**self.set_aside, **aside}, start=start)
+        aside = {**self.set_aside, **aside}
+        return replace(self, domains=kept, first=first, second=second, set_aside=aside, start=start)
 
 
 def load_space(path: str | Path, *, space: str = "space", scale: str = "", data_root: str = "") -> Space:
@@ -173,7 +186,8 @@ def load_space(path: str | Path, *, space: str = "space", scale: str = "", data_
 
     Args:
         path: The YAML file: ``method`` and its ``values``, which are fixed unless they are searched, and
-            ``search`` with ``fixed``, ``first``, ``space`` and ``continuous``.
+            ``search`` with ``fixed``, ``first``, ``second`` (its changes of ``first``), ``space`` and
+            ``continuous``.
         space: The section that is searched: ``space`` (the grid) or ``continuous``.
         scale: Name of a scale of the file; empty takes the full size.
         data_root: Folder that ``$STILLHOUSE_DATA`` stands for; empty takes the environment's.
@@ -185,7 +199,7 @@ def load_space(path: str | Path, *, space: str = "space", scale: str = "", data_
     require(space in _SECTIONS, f"--section must be one of {', '.join(_SECTIONS)}", section=space)
     base, search = load_base(path, scale=scale, data_root=data_root), load_search(path, scale=scale)
     _refuse_unknown(search, list(SEARCH_KEYS), file, "search.")
-    parts = {key: mapping_at(search, key, file) for key in ("fixed", "first", space)}
+    parts = {key: mapping_at(search, key, file) for key in ("fixed", "first", "second", space)}
     present = [key for key in _SECTIONS if search.get(key)]
     require(
         len(parts[space]) > 0,
@@ -205,8 +219,12 @@ def load_space(path: str | Path, *, space: str = "space", scale: str = "", data_
     # Both sections share `first`: names that only the other section searches are ignored here.
     others = {name for key in present if key != space for name in mapping_at(search, key, file)}
     elsewhere = others - set(domains)
-    first = {name: frozen(value) for name, value in parts["first"].items() if name not in elsewhere} or None
-    return Space(base.method, domains, fixed, first, file, section=space)
+    first, changes = (
+        {name: frozen(value) for name, value in parts[key].items() if name not in elsewhere}
+        for key in ("first", "second")
+    )
+    second = {**first, **changes} if changes else None
+    return Space(base.method, domains, fixed, first or None, file, section=space, second=second)
 
 
 def sections_of(path: str | Path) -> tuple[str, ...]:
@@ -248,6 +266,7 @@ def check(space: Space, hyper_parameters: type) -> Space:
         },
         fixed=cast_point(space.fixed, hyper_parameters, space.source, "fixed"),
         first=space.first and cast_point(space.first, hyper_parameters, space.source, "first"),
+        second=space.second and cast_point(space.second, hyper_parameters, space.source, "second"),
     )
     _check_values(checked, hyper_parameters)
     return checked

@@ -32,12 +32,13 @@ def write_experiment(options: SweepOptions, folder: Path) -> None:
     """Write the experiment file of a sweep into its folder."""
     space = options.space
     domains = {name: as_given(domain) for name, domain in space.domains.items()}
+    seeded = {key: dict(point) for key in ("first", "second") if (point := getattr(space, key))}
     content = {
         "method": options.method,
         "preset": options.preset,
         **({"values": dict(space.fixed)} if space.fixed else {}),
         **as_file(options.experiment),
-        "search": {**({"first": dict(space.first)} if space.first else {}), space.section: domains},
+        "search": {**seeded, space.section: domains},
     }
     text = yaml_of(redacted_json(content))
     write_atomically(folder / EXPERIMENT, f"{_INTRODUCTION}{text}".encode())

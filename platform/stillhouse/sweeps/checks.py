@@ -322,8 +322,8 @@ def check_space(
         BadInput: The first published point, or every point with a value of the space, is refused.
     """
     teacher, check = _checking(method, experiment, preset)
-    if space.first:
-        check({**space.fixed, **space.first})
+    for point in space.seeded:
+        check({**space.fixed, **point})
     probes = list(space.probes(refusing(check)))
     for values in probes:
         check(values)

@@ -107,7 +107,7 @@ class Progress:
 
 
 def evaluation_due(course: Course, every: int, step: int, points: Collection[int] = ()) -> bool:
-    """Return whether to evaluate after a step: at the end, at each point, and whenever an interval is complete.
+    """Return whether to evaluate after a step: at the end, at each point, and after each interval.
 
     An evaluation that falls within half an interval of the end is left to the end.
 

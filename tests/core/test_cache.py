@@ -128,14 +128,16 @@ def test_what_is_being_made_or_is_here_alone_is_not_dropped(there: Workspace, tm
     assert kept(here) == ["1", "4"]
 
 
-def test_without_a_limit_nothing_is_dropped_or_locked(
+def test_without_a_limit_nothing_is_dropped_and_all_is_held_for_processes_that_have_one(
     there: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(cache.LIMIT)
     here = Workspace(tmp_path / "here", there.remote)
     for thing in (ONE, TWO, THREE):
         here.path(thing)
-    assert kept(here) == ["1", "2", "3"] and not cache._using
+    monkeypatch.setenv(cache.LIMIT, "0.00001")
+    assert cache.make_room(here.root, lambda key: True) == []
+    assert kept(here) == ["1", "2", "3"]
 
 
 @pytest.mark.parametrize("value", ["much", "-1", "nan", "inf"])

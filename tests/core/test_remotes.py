@@ -376,6 +376,31 @@ def test_a_signal_does_not_cut_a_file_that_is_being_written(
         assert remote.read(name) == b"content"
 
 
+def test_a_fetch_goes_on_with_what_is_published_meanwhile(
+    remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of the checkpoints of a stage, of which the newest one wins."""
+
+    def publish(text: str) -> None:
+        (tmp_path / text).write_text(text)
+        remote.replace({MANIFEST: tmp_path / text, "a.bin": tmp_path / text}, "stages/a")
+
+    listed, coming = Remote.listed, ["three", "two"]
+
+    def listed_before(self: Remote, key: str) -> Any:
+        found = listed(self, key)
+        now, coming[:] = coming[:], []
+        while now:
+            publish(now.pop())
+        return found
+
+    publish("one")
+    monkeypatch.setattr(Remote, "listed", listed_before)
+    assert remote.fetch("stages/a", tmp_path / "here", tmp_path / "scratch")
+    assert (tmp_path / "here" / "a.bin").read_text() == "three"
+    assert len([name for name in remote._sizes("stages/a") if name.endswith("a.bin")]) == 2
+
+
 def test_names_and_removal(remote: Remote) -> None:
     for name in ("notes/b.json", "notes/a.json", "notes/deep/c.json"):
         remote.write(name, b"{}")

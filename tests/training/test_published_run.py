@@ -148,10 +148,9 @@ def test_old_checkpoints_are_removed_from_the_remote(remote: Remote, tmp_path: P
     one, calls = Workspace(tmp_path / "one", remote), iter(range(1000))
     with pytest.raises(Interrupted):
         train(one, stop_requested=lambda: next(calls) >= 100)
-    listed = remote.listed(key()) or {}
-    assert {file.place(name) for name, file in listed.items()} == set(remote._sizes(key())) - {
-        "manifest.json"
-    }
+    named = {file.place(name) for name, file in (remote.listed(key()) or {}).items()}
+    there = set(remote._sizes(key())) - {"manifest.json"}
+    assert there > named and len(there) <= 2 * len(named), "those of one publication before stay for readers"
     assert not list(one.place(plan()).glob(".publishing-*")), "nothing is left on the disk"
 
 

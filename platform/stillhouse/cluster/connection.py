@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from stillhouse.cluster.membership import Node, nodes_alive
 from stillhouse.cluster.probe import no_cluster, require_answer
 from stillhouse.core.artifacts import locked
+from stillhouse.core.cache import LIMIT
 from stillhouse.core.console import private_variables, warn
 from stillhouse.core.errors import BadInput, Hindered, require
 from stillhouse.core.integrity import VERIFY
@@ -137,7 +138,7 @@ def _workers_environment() -> dict[str, Any]:
     """The package and this process's relevant variables for remote workers; a job's own take precedence."""
     variables = {name: value for name, value in private_variables().items() if not name.startswith("RAY_")}
     variables |= {name: os.environ[name] for name in _FOR_WORKERS}
-    variables |= {name: os.environ[name] for name in (VERIFY,) if name in os.environ}
+    variables |= {name: os.environ[name] for name in (VERIFY, LIMIT) if name in os.environ}
     job = json.loads(os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")).get("runtime_env") or {}
     added = {name: value for name, value in variables.items() if name not in (job.get("env_vars") or {})}
     return {"py_modules": [str(_PACKAGE)], "env_vars": added}

@@ -47,8 +47,6 @@ def limit_bytes() -> float:
 
 def use(folder: Path) -> None:
     """Keep an artifact of this node until this process ends, and note when it was used last."""
-    if limit_bytes() == math.inf:
-        return
     marker = folder.with_name(f".{folder.name}{_USED}")
     with _guard:
         if marker not in _using:

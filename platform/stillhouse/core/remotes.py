@@ -169,7 +169,8 @@ class Remote:
     def replace(self, paths: Mapping[str, Path], key: str) -> None:
         """Publish the files of a folder instead of those that it has in the remote.
 
-        A reader finds either all the old ones or all the new ones; what is no longer needed is removed.
+        A reader finds either all the old ones or all the new ones. What the last manifest before this one
+        names stays, since somebody may be reading it; what is older is removed.
 
         Args:
             paths: The files by their names in the folder.
@@ -184,8 +185,8 @@ class Remote:
             return
         self.put_all(paths, files, key)
         self.complete(files, key)
-        needed = {file.place(name) for name, file in files.items()}
-        for place in {file.place(name) for name, file in before.items()} - needed:
+        needed = {file.place(name) for each in (files, before) for name, file in each.items()}
+        for place in self._sizes(key).keys() - needed - {MANIFEST}:
             self.remove(f"{key}/{place}")
 
     def fetch(self, key: str, folder: Path, scratch: Path) -> bool:
@@ -205,8 +206,17 @@ class Remote:
             Hindered: A file is not what the manifest states, the remote does not answer, or the disk is full.
         """
         files = self.listed(key)
-        if files is None:
-            return False
+        while files is not None:
+            try:
+                self._fetch_files(files, key, folder, scratch)
+                return True
+            except Hindered:  # Perhaps since the folder has been published anew meanwhile.
+                before, files = files, self.listed(key)
+                if files == before:
+                    raise
+        return False
+
+    def _fetch_files(self, files: Mapping[str, File], key: str, folder: Path, scratch: Path) -> None:
         left = {name: file for name, file in files.items() if not _is_same(folder / name, file)}
         coming = {name: file for name, file in left.items() if not _is_same(scratch / name, file)}
         _check_room(folder, sum(file.bytes for file in coming.values()))
@@ -220,7 +230,6 @@ class Remote:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             os.replace(scratch / name, folder / name)
         shutil.rmtree(scratch, ignore_errors=True)
-        return True
 
     def fetch_file(self, key: str, name: str, file: File, to: Path) -> None:
         """Fetch one file of a published folder, unless it is here; call this under a lock.

@@ -229,7 +229,7 @@ def test_what_another_attempt_does_not_mend_is_refused_at_once(
     server.always, message = REFUSALS[name]
     with pytest.raises(BadInput, match=message):
         build_store(workspace, asked_for(few, at_once=1), local=True)
-    assert len(server.seen) <= 2, "nothing is asked after the refusal"
+    assert len(server.seen) <= 3, "nothing is asked after the refusal but one text, and one that must fit"
     assert not list(workspace.path(few).glob("part-*"))
 
 
@@ -247,6 +247,19 @@ def test_a_vector_that_is_no_number_is_set_aside(workspace: Workspace, few: Stor
     (aside,) = read_json(workspace.path(few) / "quarantine.json")
     assert aside["row"] == 12 and "NaN" in aside["reason"]
     assert read_manifest(workspace.path(few))["rows"] == 22
+
+
+@pytest.mark.parametrize("text", ["text 0", "text 12"])
+def test_a_text_that_the_endpoint_refuses_is_set_aside(
+    text: str, workspace: Workspace, few: Store, server: Loopback, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As one that is too long: the others of its request are asked for again, in halves."""
+    refuse = status(413, {"error": "too long"})
+    server.always = lambda handler, body: text in body["input"] and refuse(handler, body)
+    build_store(workspace, few, local=True)
+    (aside,) = read_json(workspace.path(few) / "quarantine.json")
+    assert aside["row"] == int(text.split()[1]) and read_manifest(workspace.path(few))["rows"] == 22
+    assert "one text is set aside, since" in capsys.readouterr().err
 
 
 def test_a_vector_that_is_no_number_once_is_asked_for_again(server: Loopback) -> None:
@@ -425,8 +438,8 @@ def test_requests_out_of_range_are_refused(values: dict[str, Any], message: str)
 
 def test_a_refusal_ends_the_waiting_of_the_others(workspace: Workspace, few: Store, server: Loopback) -> None:
     long = asked_for(few, at_once=2, pause=60.0)
-    server.faults, server.delay = [status(503), status(400)], 1.0  # both are under way before the first fails
+    server.faults, server.delay = [status(503), status(404)], 1.0  # both are under way before the first fails
     begun = time.monotonic()
-    with pytest.raises(BadInput, match="status 400"):
+    with pytest.raises(BadInput, match="status 404"):
         build_store(workspace, asked_for(long, batch=10), local=True)
     assert time.monotonic() - begun < 20

@@ -39,6 +39,7 @@ LONGEST_ASKED = 600.0
 """Seconds of the longest pause that an endpoint may ask for (``Retry-After``)."""
 _AGAIN = frozenset({408, 409, 425, 429})
 _REFUSED = frozenset({401, 403})
+_UNFIT = frozenset({400, 413, 422})
 _SHOWN = 200
 _MOST_BYTES = 1 << 30
 
@@ -55,6 +56,10 @@ class _Transient(Exception):
     def __init__(self, reason: str, pause: float | None = None) -> None:
         super().__init__(reason)
         self.pause = pause
+
+
+class _Unfit(BadInput):
+    """The endpoint refuses what is asked, which may be for one of its texts."""
 
 
 class _Stopped(Exception):
@@ -100,6 +105,7 @@ class Client:
             self._url += "/embeddings"
         self._lock, self._stop, self._not_before = threading.Lock(), threading.Event(), 0.0
         self._failed: BadInput | None = None
+        self._width = endpoint.dimension
         # No redirects: another host would be sent the key.
         self._opener = urllib.request.build_opener(_NoRedirects)
         key_of(endpoint)
@@ -108,7 +114,8 @@ class Client:
         """Ask for the vectors of some texts, as often as it takes and is allowed.
 
         Where the first answer has a number that is not finite, they are asked for once more; a row whose
-        vector then has one is set aside.
+        vector then has one is set aside. So is a text that is refused by itself, such as one that is too
+        long, by a vector of NaN; what is refused together is asked for in halves.
 
         Returns:
             The vectors, (N, E), in the order of the texts, and the number of tokens.
@@ -119,11 +126,28 @@ class Client:
         """
         try:
             return self._embed(texts)
+        except _Unfit as error:
+            return self._in_halves(texts, error)
         except BadInput as error:
             # Others that wait for their next attempt end with the same message.
             self._failed = self._failed or error
             self.stop()
             raise
+
+    def _in_halves(self, texts: Sequence[str], refused: _Unfit) -> tuple[Vectors, int]:
+        if len(texts) > 1:
+            middle = len(texts) // 2
+            first, second = self.embed(texts[:middle]), self.embed(texts[middle:])
+            return np.concatenate([first[0], second[0]]), first[1] + second[1]
+        try:
+            if not self.count.requests:
+                self._embed([PROBE])  # It may refuse every text.
+        except BadInput as error:
+            self._failed = self._failed or error
+            self.stop()
+            raise
+        warn(f"one text is set aside, since {refused}")
+        return np.full((1, self._width), np.nan, np.float32), 0
 
     def _embed(self, texts: Sequence[str]) -> tuple[Vectors, int]:
         attempts = self.endpoint.requests.attempts
@@ -203,7 +227,7 @@ class Client:
                 f"{self._url} must accept the key, but it {had} the environment variable {variable} "
                 f"({status}). Set it, or name another one with teacher.requests.key_variable."
             )
-        return BadInput(
+        return (_Unfit if error.code in _UNFIT else BadInput)(
             f"{self._url} must embed with the model {self.endpoint.model!r}, but it refused with {status}. "
             "Check teacher.endpoint, teacher.model and teacher.body, and the length of the texts "
             "(sentences.max_words) and of the batches (teacher.requests.batch)."
@@ -230,6 +254,7 @@ class Client:
                 f"got {', '.join(map(str, widths))} numbers. Check teacher.model and teacher.dimension; if "
                 "the model behind the endpoint has changed, name it differently."
             )
+        self._width = widths[0]
         return self._scaled(np.stack(found)), tokens
 
     def _scaled(self, vectors_NE: Vectors) -> Vectors:

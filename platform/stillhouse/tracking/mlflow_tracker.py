@@ -243,11 +243,11 @@ class MLflowTracker:
             # Nothing that a tracking server does may end training: the entries wait, and `close` says why.
             except Exception as error:
                 self._server.doubt()
-                self._note_failure(error)
-                if self._closing.is_set() and self._outage.hopeless:
+                outage = self._note_failure(error)
+                if self._closing.is_set() and outage.hopeless:
                     return
                 wakes = self._given_up if self._closing.is_set() else self._closing
-                wakes.wait(self._outage.pause_s)
+                wakes.wait(outage.pause_s)
                 if self._given_up.is_set():
                     return
                 continue
@@ -285,7 +285,7 @@ class MLflowTracker:
         self._positions[kind] = position
         self.journal.confirm(_place(self.uri, kind), position)
 
-    def _note_failure(self, error: Exception) -> None:
+    def _note_failure(self, error: Exception) -> _Outage:
         """Remember that the server accepts nothing, and say so once it has failed for a while."""
         self._outage = outage = _Outage.after(self._outage, error, sum(self._positions.values()))
         if self._failing_since is None:
@@ -293,6 +293,7 @@ class MLflowTracker:
         if not self._said and time.monotonic() - self._failing_since > _SAID_AFTER_S:
             warn(f"MLflow at {redacted(self.uri)} fails: {outage.reason}. What waits is sent later.")
             self._said = True
+        return outage
 
     def _note_success(self) -> None:
         if self._said:

@@ -49,6 +49,16 @@ def test_workers_receive_the_package_and_our_environment_variables(monkeypatch: 
     assert (Path(environment["py_modules"][0]) / "cli/main.py").exists()
 
 
+def test_the_modules_of_a_job_take_precedence_over_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray refuses a job and a driver that both name some."""
+    job = {"runtime_env": {"py_modules": ["theirs"], "env_vars": {"DO_NOT_TRACK": "1"}}}
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", json.dumps(job))
+    for name in cluster._FOR_WORKERS:
+        monkeypatch.setenv(name, "1")
+    environment = cluster._workers_environment()
+    assert "py_modules" not in environment and "DO_NOT_TRACK" not in environment["env_vars"]
+
+
 def test_a_busy_machine_gets_another_attempt_also_without_ps(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +142,11 @@ def test_a_command_that_waits_for_a_cluster_heeds_sigterm(listens: bool, tmp_pat
         assert first == f"waiting up to 15 s for the Ray cluster at {where}\n"
         assert "interrupted. The same command resumes from here." in rest
         assert waiting.returncode == 130 and time.monotonic() - begun < 10
+
+
+def test_the_address_of_a_dashboard_is_one_for_jobs() -> None:
+    with pytest.raises(BadInput, match="ray job submit --address http://head:8265"):
+        cluster.connect("http://head:8265", nested=False, verbose=False)
 
 
 @pytest.mark.parametrize("where", ["head", "head:port", "10.0.0.1", "10.0.0.1:99999", "ray://"])

@@ -1,7 +1,9 @@
 """A file of a finished artifact that is not as it was written is never read, and is made again."""
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -133,6 +135,28 @@ def test_a_file_is_compared_once_per_process_and_again_when_it_is_replaced(
     assert not workspace.finished(examples)
 
 
+def test_the_shards_of_a_manifest_are_looked_through_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not once for each of them: a store of 10^9 rows has half a million."""
+    looks: list[int] = []
+
+    class Shards(list[dict[str, Any]]):
+        def __iter__(self) -> Iterator[dict[str, Any]]:
+            looks.append(1)
+            return super().__iter__()
+
+    names = [f"part-{number}.arrow" for number in range(20)]
+    for name in names:
+        (tmp_path / name).write_bytes(b"x")
+    shards = [{"name": name, "bytes": 1, "sha256": integrity.sha256_of(tmp_path / name)} for name in names]
+    (tmp_path / integrity.MANIFEST).write_text("{}")
+    monkeypatch.setattr(integrity, "parse_json", lambda data: {"shards": Shards(shards)})
+    assert integrity.is_whole(tmp_path, contents=True)
+    assert all(integrity.expected_sum(tmp_path / name) for name in names)
+    assert len(looks) <= 3
+
+
 def test_checking_can_be_turned_off(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     table = write_texts(workspace, "numbers", TEXTS)
     examples = write_rows(workspace, {"query": table}, {"query": np.arange(5)}, "rows")
@@ -157,7 +181,7 @@ def test_what_one_process_has_compared_may_count_for_all(
         return original(path)
 
     def in_a_new_process() -> bool:
-        for memory in (integrity._compared, integrity._records, integrity._manifests):
+        for memory in (integrity._compared, integrity._records, integrity._sums):
             memory.clear()
         hashed.clear()
         return workspace.finished(examples)

@@ -199,6 +199,43 @@ def test_a_file_name_that_leads_out_of_its_folder_is_refused(remote: Remote, tmp
         Workspace(tmp_path / "two", remote).path(Thing())
 
 
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        '{"files": {"a": {"sha256": 5, "bytes": 1}}}',
+        '{"files": {"a": {"sha256": "0", "bytes": "1"}}}',
+        '{"files": {"a\\u0000": {"sha256": "0", "bytes": 1}}}',
+        "[" * 100_000,
+    ],
+    ids=["checksum", "size", "name", "depth"],
+)
+def test_a_manifest_that_was_written_by_somebody_else_is_refused(manifest: str, remote: Remote) -> None:
+    remote.write(f"{KEY}/{MANIFEST}", manifest.encode())
+    with pytest.raises(Hindered, match=r"manifest\.json .*is not"):
+        remote.listed(KEY)
+
+
+@pytest.mark.parametrize(("account", "key"), [("acct:x", "a2V5"), ("account", "no base64!")])
+def test_credentials_of_azure_that_cannot_be_right_are_named(
+    account: str, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", account)
+    monkeypatch.setenv("AZURE_STORAGE_KEY", key)
+    with pytest.raises(BadInput, match="must be"):
+        Remote("az://container/folder").read("a")
+
+
+def test_a_file_that_is_longer_than_stated_is_not_read_to_its_end(
+    remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remotes, "_BLOCK", 10)
+    file, moved = remotes.File("0" * 64, 25), list[int]()
+    remote.write(f"{KEY}/{file.place('a')}", b"x" * 1000)
+    with pytest.raises(Hindered, match="its bytes are others"):
+        remote._receive(KEY, "a", file, tmp_path / "a", moved.append)
+    assert max(moved) <= 10 and sum(each for each in moved if each > 0) == 60, "twice"
+
+
 def test_what_is_here_already_is_not_fetched(
     remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

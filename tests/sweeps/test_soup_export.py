@@ -25,7 +25,8 @@ TEXTS = ["the cat sat on the mat", "river", "a sun and a moon " * 20, "red water
 
 def trained(context: Context, seed: int, method: str = "leaf", **values: float) -> Path:
     """Train the student of a seed, whose layers are the teacher's own; the folder of its stage."""
-    setting = dataclasses.replace(context.setting, seed=seed, finetune_budget=0)
+    student = context.setting.student.replace(seed=seed)  # as an experiment of this seed has it
+    setting = dataclasses.replace(context.setting, seed=seed, student=student, finetune_budget=0)
     one = dataclasses.replace(context, method=method, setting=setting)
     given = {"batch_size": 8, "learning_rate": 1e-3, **values}
     follow(given, one, lambda report: None)

@@ -141,7 +141,7 @@ def _workers_environment() -> dict[str, Any]:
     variables |= {name: os.environ[name] for name in (VERIFY, LIMIT) if name in os.environ}
     job = json.loads(os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")).get("runtime_env") or {}
     added = {name: value for name, value in variables.items() if name not in (job.get("env_vars") or {})}
-    return {"py_modules": [str(_PACKAGE)], "env_vars": added}
+    return {"env_vars": added} | ({} if "py_modules" in job else {"py_modules": [str(_PACKAGE)]})
 
 
 def _require_state_api() -> None:

@@ -70,6 +70,11 @@ def _host_and_port(where: str) -> tuple[str, int]:
             "client, through which Ray Data cannot run. Submit a job instead: `ray job submit --address "
             f"http://{host}:8265 --working-dir . -- python jobs/sweep_ibkd.py`."
         )
+    if scheme in ("http", "https"):
+        raise BadInput(
+            f"the address of a Ray cluster must be host:port or auto, but {where} is that of a dashboard. It "
+            f"takes jobs: `ray job submit --address {where} --working-dir . -- python jobs/sweep_ibkd.py`."
+        )
     if host is None or port is None:
         raise BadInput(
             f"the address of a Ray cluster must be host:port or auto, but is {where!r}. Give it with "

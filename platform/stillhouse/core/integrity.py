@@ -113,8 +113,7 @@ def check_checksums(folder: Path) -> None:
 
 def expected_sum(path: Path) -> str | None:
     """Return the checksum that the manifest beside a file states for it; None if there is none."""
-    manifest = _manifest_beside(path)
-    return None if manifest is None else stated_sums(manifest).get(path.name)
+    return _sums_beside(path).get(path.name)
 
 
 def stated_sums(manifest: Mapping[str, Any]) -> dict[str, str]:
@@ -143,8 +142,10 @@ def is_whole(folder: Path, *, contents: bool) -> bool:
     if not isinstance(manifest, dict):
         warn(f"{path} is damaged: {moved(put_aside(path))} {folder.name} is made again.")
         return False
+    shards = (shard for shard in manifest.get("shards", ()) if isinstance(shard, dict))
+    sizes = {shard.get("name"): shard.get("bytes") for shard in shards}
     for name, expected in stated_sums(manifest).items():
-        problem = _problem(folder / name, expected, contents, manifest)
+        problem = _problem(folder / name, expected, contents, sizes.get(name))
         if problem:
             aside = put_aside(folder / name)
             warn(f"{folder / name} {problem}. {moved(aside)} What is missing of {folder.name} is made again.")
@@ -219,16 +220,14 @@ def comparing() -> str:
     return choice
 
 
-def _problem(path: Path, expected: str, contents: bool, manifest: Mapping[str, Any]) -> str:
-    """Say what is wrong with a file; empty if nothing is."""
+def _problem(path: Path, expected: str, contents: bool, stated: int | None) -> str:
+    """Say what is wrong with a file, whose size may be stated; empty if nothing is."""
     try:
         size = path.stat().st_size
     except FileNotFoundError:
         return "is missing"
-    shards = (shard for shard in manifest.get("shards", ()) if isinstance(shard, dict))
-    sizes = {shard.get("name"): shard.get("bytes") for shard in shards}
-    if sizes.get(path.name) not in (None, size):
-        return f"has {size} bytes instead of {sizes[path.name]}"
+    if stated not in (None, size):
+        return f"has {size} bytes instead of {stated}"
     return "" if not contents or _is_same(path, expected) else "has changed since it was written"
 
 
@@ -312,20 +311,21 @@ def _stamp(path: Path) -> _Stamp:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-_manifests: dict[Path, tuple[_Stamp, dict[str, Any]]] = {}
+_sums: dict[Path, tuple[_Stamp, dict[str, str]]] = {}
 
 
-def _manifest_beside(path: Path) -> dict[str, Any] | None:
-    """Read the manifest beside a file, once per process while it does not change."""
+def _sums_beside(path: Path) -> dict[str, str]:
+    """Read the checksums in the manifest beside a file, once per process while it does not change."""
     manifest = path.parent / MANIFEST
     try:
         stamp = _stamp(manifest)
-        known = _manifests.get(manifest)
+        known = _sums.get(manifest)
         if known is None or known[0] != stamp:
-            known = _manifests[manifest] = stamp, parse_json(manifest.read_bytes())
+            content = parse_json(manifest.read_bytes())
+            known = _sums[manifest] = stamp, stated_sums(content) if isinstance(content, dict) else {}
     except (FileNotFoundError, NotADirectoryError, ValueError):
-        return None
-    return known[1] if isinstance(known[1], dict) else None
+        return {}
+    return known[1]
 
 
 def _free_name(path: Path) -> Path:

@@ -6,6 +6,7 @@ them with its checksum and its size: ``stages/<name>/manifest.json``. So a folde
 unfinished, and two nodes that publish the same artifact at once cannot mix their files.
 """
 
+import base64
 import contextlib
 import errno
 import functools
@@ -13,6 +14,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import threading
 import time
@@ -122,11 +124,14 @@ class Remote:
         try:
             content = json.loads(data)
             files = {name: File(**file) for name, file in content[_FILES].items()}
+            for name, file in files.items():
+                if not isinstance(file.sha256, str) or not isinstance(file.bytes, int) or "\0" in name:
+                    raise ValueError(f"{name!r} has no checksum and size that can be read")
             outside = [name for name in files if Path(name).is_absolute() or ".." in Path(name).parts]
             if outside:
                 raise ValueError(f"{outside[0]} would lie outside of its folder")
             return files
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise self._damaged(key, MANIFEST, str(error)) from None
 
     def publish(self, folder: Path, key: str) -> None:
@@ -344,7 +349,7 @@ class Remote:
         if found != workspace_format:
             raise BadInput(
                 f"this version of stillhouse reads remotes of format {workspace_format}, but {self} has the "
-                f"format {found}. Give another --remote."
+                f"format {found!r}. Give another --remote."
             )
 
     @property
@@ -414,7 +419,7 @@ class Remote:
         source = f"{key}/{file.place(name)}"
         for _ in range(2):
             try:
-                digest = self._patiently(lambda: self._copy(source, to, moved))
+                digest = self._patiently(lambda: self._copy(source, to, file.bytes, moved))
             except FileNotFoundError:
                 raise self._damaged(key, name, "it is missing") from None
             if digest == file.sha256:
@@ -423,13 +428,13 @@ class Remote:
         to.unlink(missing_ok=True)
         raise self._damaged(key, name, "its bytes are others than those that were published")
 
-    def _copy(self, source: str, to: Path, moved: Callable[[int], None]) -> str:
-        """Copy a file to this disk; returns the checksum of what arrived."""
+    def _copy(self, source: str, to: Path, size: int, moved: Callable[[int], None]) -> str:
+        """Copy a file to this disk, and no more than shows that it is too long; returns the checksum."""
         digest, received = hashlib.sha256(), 0
 
         def blocks(stream: Any) -> Iterator[bytes]:
             nonlocal received
-            while block := stream.read(_BLOCK):
+            while received <= size and (block := stream.read(_BLOCK)):
                 digest.update(block)
                 received += len(block)
                 moved(len(block))
@@ -546,7 +551,7 @@ def _opened(url: str, process: int) -> tuple[Any, str]:
     Raises:
         BadInput: It is no address that can be used.
     """
-    from pyarrow import fs
+    from pyarrow import ArrowException, fs
 
     scheme, (_, _, rest) = _scheme(url), url.partition("://")
     if scheme == "file":
@@ -557,7 +562,9 @@ def _opened(url: str, process: int) -> tuple[Any, str]:
             return _azure(), rest.partition("?")[0]
         system, path = fs.FileSystem.from_uri(f"abfs://{rest}" if scheme == "az" else url)
         return system, str(path)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ArrowException) as error:
+        if isinstance(error, BadInput):
+            raise
         raise BadInput(
             f"the address of a remote must be one that can be opened, but {redacted(url)!r} is not: "
             f"{redacted(str(error))}"
@@ -576,6 +583,15 @@ def _azure() -> Any:
             "an az:// remote must have an account, but neither the address nor AZURE_STORAGE_ACCOUNT names "
             "one. Set that variable, or give abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER."
         )
+    # pyarrow ends the process over either of them.
+    if not re.fullmatch(r"[a-z0-9]{3,24}", account):
+        raise BadInput(
+            f"AZURE_STORAGE_ACCOUNT must be 3 to 24 lower-case letters and digits, but is {account!r}."
+        )
+    try:
+        base64.b64decode(key or "", validate=True)
+    except ValueError:
+        raise BadInput("AZURE_STORAGE_KEY must be base64, as Azure gives it, but is not.") from None
     return fs.AzureFileSystem(account_name=account, account_key=key)
 
 

@@ -92,8 +92,9 @@ def _check_alike(folders: Sequence[Path]) -> None:
 
 
 def _kind(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    student = manifest["plan"]["with"]["student"]
     return {
-        "student": manifest["plan"]["with"]["student"],
+        "student": {**student, "with": {**student["with"], "seed": None}},
         "maximum length": manifest["max_length"],
         "prompt": manifest.get("prompts", {}),
     }

@@ -22,7 +22,7 @@ from stillhouse.experiments.kinds.parallel import Parallel
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.experiments.preparation import Prepared, prepare
-from stillhouse.experiments.shares import cut
+from stillhouse.experiments.shares import counted, cut
 from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.methods import check_fraction, hyper_parameters, known_methods, load_method
 from stillhouse.search.trial import Context
@@ -78,6 +78,12 @@ def test_a_share_cuts_training_rows_and_nothing_else(context: Context) -> None:
     assert half[Pairs] != whole[Pairs] and half[LabelledTask] != whole[LabelledTask]
     assert isinstance(whole[Pairs].examples.origin, Mined) and half[Pairs].stores == whole[Pairs].stores
     assert len(open_rows(workspace, half[LabelledTask].examples)["text"]) == 30
+    kept = counted(half, workspace)
+    assert kept.rows_of(kept[LabelledTask].examples) == 30
+    assert kept.rows_of(kept[Pairs].examples) == round(
+        counted(whole, workspace).rows_of(whole[Pairs].examples) / 2
+    )
+    assert kept.length(kept[LabelledTask].examples, epochs=2.5) == 75
     other = cut(whole, share("sentences"))
     assert other[Pairs] == whole[Pairs] and other[LabelledTask] == whole[LabelledTask]
     assert other[Sentences].store == whole[Sentences].store
@@ -104,7 +110,11 @@ def test_a_share_of_pairs_is_mined_against_all_passages(context: Context) -> Non
 
 
 def test_a_learning_curve_embeds_once_and_is_cached(
-    experiment: Experiment, prepared: Prepared, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    experiment: Experiment,
+    prepared: Prepared,
+    workspace: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     stores = {path: path.stat().st_mtime_ns for path in (workspace.root / "stores").rglob("*.arrow")}
     method = load_method("hpd")
@@ -117,6 +127,8 @@ def test_a_learning_curve_embeds_once_and_is_cached(
     assert after == stores and len(stores) >= 3
     assert report[0] == report[1] and len({point.folder for point in report[0]}) == 2
     rows = prepared.setting[Sentences].rows
+    said = capsys.readouterr().err.split()
+    assert f"{rows:,}" in said and f"{round(rows / 2):,}" in said, "the passes over both"
     assert [point.rows for point in report[0]] == [{"hpd": rows}, {"hpd": round(rows / 2)}]
     header, *lines = curve_table(report[0]).split("\n")[-4:]
     assert "fraction" in header and lines[1].split()[:2] == ["1", str(rows)]

@@ -70,7 +70,6 @@ OTHER: dict[str, Any] = {
     "augment": "ts",
     "fits": "cosines",
     "teacher_budget": 512,
-    "head_budget": 512,
     "text": "unlabelled",
     "loss": "contrastive_kl",
     "teacher_loss": "bce",
@@ -93,7 +92,7 @@ SMALL: dict[str, dict[str, Any]] = {
 
 MATTERS: dict[tuple[str, str], dict[str, Any]] = {
     ("crosslingual", "temperature"): {"contrast": "ce"},
-    ("metakd", "head_budget"): {"text": "unlabelled"},
+    ("metakd", "head_epochs"): {"text": "unlabelled"},
     **{
         ("rerank_kd", name): {"loss": "contrastive_kl"}
         for name in ("temperature", "weight", "contrast_temperature", "share_negatives")
@@ -119,7 +118,6 @@ def setting(path: str = "", words: str = "") -> Setting:
             Pairs.key: PairData(
                 Examples({"query": queries, "passage": passages, "negatives": passages}, mined),
                 {**stores, "negatives": stores["passage"]},
-                rows=200,
             ),
             Parallel.key: ParallelData(
                 Examples({"source": texts, "target": queries}, AllRows()), Store(texts, teacher)
@@ -342,8 +340,12 @@ def _accumulating(
 
 def test_epochs_replace_the_budget() -> None:
     method = load_method("ibkd")
-    plan = method.plan(method.HyperParameters(distil_epochs=3, finetune_epochs=5), setting())
-    assert [stage.budget for stage in plan.chain()] == [3000, 1000]
+    counts = {setting()[Sentences].examples.fingerprint: 1000, setting()[Pairs].examples.fingerprint: 200}
+    counted = dataclasses.replace(setting(), rows=counts, finetune_epochs=2.5)
+    plan = method.plan(method.HyperParameters(distil_epochs=3), counted)
+    assert [stage.budget for stage in plan.chain()] == [3000, 500]
+    plan = method.plan(method.HyperParameters(finetune_epochs=5), dataclasses.replace(counted, epochs=0.5))
+    assert [stage.budget for stage in plan.chain()] == [500, 1000]
 
 
 def test_logits_with_zero_weight_need_no_teacher() -> None:

@@ -27,7 +27,9 @@ from torch import Tensor
 from transformers import AutoTokenizer, BertTokenizer
 
 from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, Prompts, Reading
+from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.experiments.shares import counted
 from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.training.models import encoder_in
 from stillhouse.training.table import live_reader, student_reader
@@ -363,8 +365,15 @@ def test_metakd(normalize: bool, world: World, monkeypatch: pytest.MonkeyPatch) 
 
 def test_metakd_on_unlabelled_text(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The head learns from the labelled text and is then fixed; student, g and M go on from there."""
-    setting = world.setting(world.wide_teacher, world.student(normalize=False))
-    values = {"batch_size": 6, "head_budget": 12, "beta": 0.6, "learning_rate": 1e-2, "text": "unlabelled"}
+    setting = counted(world.setting(world.wide_teacher, world.student(normalize=False)), world.workspace)
+    epochs = 12 / setting.rows_of(setting[Pairs].examples)
+    values = {
+        "batch_size": 6,
+        "head_epochs": epochs,
+        "beta": 0.6,
+        "learning_rate": 1e-2,
+        "text": "unlabelled",
+    }
     plan = planned("metakd", setting, **values, **FINETUNED)
     steps = train_recorded(plan, world.workspace, monkeypatch)
     assert list(steps) == ["metakd", "distil", "finetune"] and len(steps["metakd"]) == 2

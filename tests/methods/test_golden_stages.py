@@ -41,7 +41,7 @@ def crosslingual(
     world: World, monkeypatch: pytest.MonkeyPatch, **values: Any
 ) -> tuple[dict[str, Stage], dict[str, list[Step]]]:
     setting = world.setting(values.pop("teacher", world.teacher))
-    defaults = {"batch_size": 4, "unit": 2, "bottleneck": 3, "learning_rate": 1e-2, "contrast_factor": 1.0}
+    defaults = {"batch_size": 4, "unit": 2, "bottleneck": 3, "learning_rate": 1e-2}
     plan = planned("crosslingual", setting, **{**defaults, **values})
     return {stage.label: stage for stage in plan.chain()}, train_recorded(plan, world.workspace, monkeypatch)
 

@@ -182,7 +182,7 @@ def dev_figure(stage: Stage, setting: Setting, workspace: Workspace) -> tuple[fl
     ("name", "figure", "values"),
     [
         ("simcse", pairs_found, {"learning_rate": 1e-3}),
-        ("crosslingual", pairs_found, {"learning_rate": 1e-3, "bottleneck": 0, "contrast_factor": 2}),
+        ("crosslingual", pairs_found, {"learning_rate": 1e-3, "bottleneck": 0}),
         ("metakd", nearness_to_the_head, {"learning_rate": 1e-3}),
         ("bilstm_kd", dev_figure, {"learning_rate": 1e-2, "teacher_budget": 640, "kd_weight": 0.5}),
         ("sra_kd", dev_figure, {"finetune_learning_rate": 1e-2, "teacher_budget": 640, "kd_weight": 0.5}),

@@ -118,7 +118,7 @@ def test_evaluations_are_counted_per_stage_or_in_steps() -> None:
     pairs = Examples({"query": texts, "passage": texts}, AllRows())
     data = {
         Sentences.key: SentenceData(Store(TEXTS, TEACHER), rows=64),
-        Pairs.key: PairData(pairs, dict.fromkeys(pairs.columns, Store(texts, TEACHER)), rows=64),
+        Pairs.key: PairData(pairs, dict.fromkeys(pairs.columns, Store(texts, TEACHER))),
     }
     dev = DevSuite((), select="quality")
     setting = Setting(

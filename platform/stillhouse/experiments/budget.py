@@ -50,12 +50,16 @@ class Budget(Loop):
         distil: Examples that the distillation stage sees; 0 takes the method's own number.
         finetune: Examples that the fine-tuning stage sees; 0 leaves the stage out, -1 takes the method's own
             number.
+        epochs: Passes of the distillation stage over the rows that it reads, instead of ``distil``. Every
+            stage counts its own rows: what a share, copies and missing data leave.
+        finetune_epochs: The same for the fine-tuning stage and ``finetune``, where 0 still leaves it out.
         evaluations: Dev evaluations per stage, at equal intervals.
         every: Optimiser steps between two dev evaluations of a stage, whatever its length, instead of
             ``evaluations``; 0 takes those.
         patience: Evaluations without a better dev figure before a stage ends; 0 never ends it early.
         finetune_patience: The same for the fine-tuning stage; -1 takes ``patience``.
-        fraction: Share of the training rows. A smaller share is part of a larger one; the budgets stay.
+        fraction: Share of the training rows. A smaller share is part of a larger one; examples stay, epochs
+            are passes over the share.
         fraction_of: Rows that ``fraction`` applies to: ``sentences`` (or translations, or claims), ``labels``
             (pairs, or a task's rows), or ``all``.
         refit: How long the best trials of a search are trained again.
@@ -63,6 +67,8 @@ class Budget(Loop):
 
     distil: int = 0
     finetune: int = -1
+    epochs: float | None = None
+    finetune_epochs: float | None = None
     evaluations: int = 2
     every: int = 0
     patience: int = 0
@@ -76,6 +82,7 @@ class Budget(Loop):
         check_types(self, "budget")
         require(self.distil >= 0, "budget.distil >= 0", distil=self.distil)
         require(self.finetune >= -1, "budget.finetune >= -1", finetune=self.finetune)
+        self._check_epochs()
         require(self.evaluations > 0, "budget.evaluations > 0", evaluations=self.evaluations)
         require(self.every >= 0, "budget.every >= 0", every=self.every)
         require(self.patience >= 0, "budget.patience >= 0", patience=self.patience)
@@ -103,6 +110,20 @@ class Budget(Loop):
             fraction=self.fraction,
             remedy="Leave one of the two out: a share of the rows is chosen among those of all shards.",
         )
+
+    def _check_epochs(self) -> None:
+        for name, examples, refit in (
+            ("epochs", self.distil, self.refit.distil),
+            ("finetune_epochs", self.finetune, self.refit.finetune),
+        ):
+            epochs = getattr(self, name)
+            require(epochs is None or epochs > 0, f"budget.{name} > 0", **{name: epochs})
+            require(
+                epochs is None or (examples <= 0 and refit <= 0),
+                f"a stage and its refit must have budget.{name} or examples",
+                **{name: epochs, "examples": examples, "refit": refit},
+                remedy="Leave one of the two out, or set the epochs to null.",
+            )
 
     def settled(self, distil: int = DISTIL, finetune: int = FINETUNE) -> "Budget":
         """The same budget with these numbers of examples where it states none."""

@@ -286,6 +286,8 @@ class Experiment:
             reading = Reading(longest, prompts_of(teacher))
         return {
             "distil_budget": self.budget.settled().distil,
+            "epochs": self.budget.epochs,
+            "finetune_epochs": self.budget.finetune_epochs,
             "evaluations": self.budget.evaluations,
             "every": self.budget.every,
             "patience": self.budget.patience,

@@ -26,7 +26,7 @@ from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
-from stillhouse.experiments.shares import cut
+from stillhouse.experiments.shares import counted, cut
 from stillhouse.experiments.sources_read import vectors_read
 from stillhouse.experiments.unread import Unread
 from stillhouse.students.head import dimension_of, head_of
@@ -277,7 +277,7 @@ class Preparation:
             action()
         whole = self._whole(self._dev_suite(), self._teacher_dim(self.data.get(Sentences.key)))
         refit = self._refit(whole) if self.experiment.budget.refit.asked_for else None
-        setting = self._completed(cut(whole, self.experiment.budget))
+        setting = counted(self._completed(cut(whole, self.experiment.budget)), self.workspace)
         facts = self._facts()
         source = self.experiment.source
         summary = "" if source.key in self.unread.kinds else source.summary(facts)
@@ -297,8 +297,10 @@ class Preparation:
         except BadInput:  # A pool of passages is chosen among the teacher's vectors.
             dev = DevSuite((), select="")
         whole = self._whole(dev, dimension_of(self.teacher))
-        refit = self._lengthened(whole) if self.experiment.budget.refit.asked_for else None
-        return Prepared(cut(whole, self.experiment.budget), self._test_suite(), self._facts(), refit=refit)
+        setting = counted(cut(whole, self.experiment.budget), self.workspace)
+        asked_for = self.experiment.budget.refit.asked_for
+        refit = counted(self._lengthened(whole), self.workspace) if asked_for else None
+        return Prepared(setting, self._test_suite(), self._facts(), refit=refit)
 
     def _whole(self, dev: DevSuite, teacher_dim: int) -> Setting:
         """The setting with all of the rows."""
@@ -321,8 +323,7 @@ class Preparation:
 
     def _refit(self, whole: Setting) -> Setting:
         """All of the rows, with the budgets of a refit."""
-        longer = self._lengthened(whole)
-        return self._completed(longer)
+        return counted(self._completed(self._lengthened(whole)), self.workspace)
 
     def _lengthened(self, whole: Setting) -> Setting:
         """The setting with the budgets of a refit."""

@@ -147,7 +147,6 @@ def _on_cosines(
             f"{list(task.examples.columns)}, classes={task.classes}. Give --task qqp, for example."
         )
     rows = transfer_rows(task, hp.augment)
-    budget = setting.finetune_budget
     if setting[Sentences].runs:
         raise BadInput(
             "`fits = cosines` embeds the task's texts as the sentences are embedded, and must have one "
@@ -163,8 +162,8 @@ def _on_cosines(
             column: dataclasses.replace(setting[Sentences].only_store, texts=table)
             for column, table in rows.columns.items()
         },
-        budget=budget,
-        batch_size=min(hp.batch_size, budget),
+        batch_size=hp.batch_size,
+        cut=True,
         optimizer=optimizer,
         dev=task.untuned,
         finetunes=True,

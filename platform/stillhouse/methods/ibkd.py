@@ -54,8 +54,8 @@ class HyperParameters(Layered):
     Attributes:
         distil_learning_rate: Peak learning rate of the distillation stage.
         distil_batch_size: Global batch size of the distillation stage.
-        distil_epochs: Passes over the unlabelled text; 0 uses the setting's budget, which is equal for all
-            trials.
+        distil_epochs: Passes over the unlabelled text, as ``budget.epochs``, which trials may differ in; 0
+            takes the budget, which is equal for all of them.
         distil_temperature: τ of eq. 5.
         beta1: β₁ of eq. 8.
         gamma: γ of eq. 7.
@@ -63,7 +63,7 @@ class HyperParameters(Layered):
         kernel_forms: ``usual`` or ``code``: how ``imq`` and ``linear``, which are not printed, are computed.
         finetune_learning_rate: Peak learning rate of the fine-tuning stage.
         finetune_batch_size: Global batch size of the fine-tuning stage.
-        finetune_epochs: Passes over the labelled text; 0 uses the setting's budget.
+        finetune_epochs: Passes over the labelled text, as ``budget.finetune_epochs``; 0 takes the budget.
         finetune_temperature: τ of eq. 10.
         share_negatives: Compare an anchor also with the hard negatives of the others; eq. 10 has its own K.
         beta2: β₂ of eq. 9.
@@ -247,7 +247,7 @@ def _distil(hp: HyperParameters, setting: Setting) -> Stage:
         label="distil",
         student=student_of(setting, hp.layers, keep_projection=hp.keep_projection),
         batch_size=hp.distil_batch_size,
-        budget=hp.distil_epochs * setting[Sentences].rows,
+        epochs=hp.distil_epochs,
     )
 
 
@@ -277,7 +277,7 @@ def _finetune(hp: HyperParameters, setting: Setting, before: Stage) -> Stage:
         student=student,
         batch_size=hp.finetune_batch_size,
         before=before,
-        budget=hp.finetune_epochs * setting[Pairs].rows,
+        epochs=hp.finetune_epochs,
     )
 
 

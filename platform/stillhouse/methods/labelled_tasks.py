@@ -113,7 +113,8 @@ def approximated(
         optimizer,
         label="sra",
         student=student,
-        batch_size=min(batch_size, setting.distil_budget),
+        batch_size=batch_size,
+        cut=True,
     )
 
 
@@ -148,7 +149,6 @@ def classified(
         budget: Examples; 0 takes the setting's budget for fine-tuning.
         before: The stage whose student it continues to train.
     """
-    finetunes, budget = not budget, budget or setting.finetune_budget
     head = spec(
         ClassificationHead,
         classes=task.classes,
@@ -163,11 +163,12 @@ def classified(
         objective=spec(Classified, head=head, loss=spec(LabelsAndLogits, alpha=1.0 - kd_weight)),
         examples=examples or task.examples,
         budget=budget,
-        batch_size=min(batch_size, budget),
+        batch_size=batch_size,
+        cut=True,
         optimizer=optimizer,
         start_from=before,
         dev=task.dev,
-        finetunes=finetunes,
+        finetunes=not budget,
     )
 
 

@@ -100,5 +100,5 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         label="leaf",
         student=student,
         batch_size=hp.batch_size,
-        budget=hp.epochs * setting[Sentences].rows,
+        epochs=hp.epochs,
     )

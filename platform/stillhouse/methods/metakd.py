@@ -62,8 +62,8 @@ class HyperParameters(Finetuned):
         beta: Weight of the student's regression.
         text: Where the student follows the head: on the ``labelled`` text, as the head learns; or then on the
             ``unlabelled`` sentences, too, with a fixed head.
-        head_budget: With unlabelled text, examples of the stage in which the head learns; 0 takes as many as
-            the stage on the sentences has.
+        head_epochs: With unlabelled text, passes of the stage in which the head learns over the labelled
+            text; 0 takes the budget of the stage on the sentences.
     """
 
     learning_rate: float = 3e-4
@@ -71,12 +71,12 @@ class HyperParameters(Finetuned):
     temperature: float = 0.05
     beta: float = 1.0
     text: str = "labelled"
-    head_budget: int = 0
+    head_epochs: float = 0.0
 
     def __post_init__(self) -> None:
         """Check the ranges."""
         require(self.text in TEXTS, f"text in {TEXTS}", text=self.text)
-        require(self.head_budget >= 0, "head_budget >= 0", head_budget=self.head_budget)
+        require(self.head_epochs >= 0, "head_epochs >= 0", head_epochs=self.head_epochs)
 
 
 PRESETS = by_size(HyperParameters())
@@ -86,7 +86,7 @@ SOURCES = {
     "temperature": ("an adaptation; τ of the fine-tuning",),
     "beta": ("an adaptation; ours",),
     "text": ("an adaptation; ours",),
-    "head_budget": ("an adaptation; ours",),
+    "head_epochs": ("an adaptation; ours",),
     **text_only(FINETUNING_SOURCES),
     "optimizer": ("DistilCSE section 4.2: Adam",),
     "weight_decay": ("DistilCSE section 4.2: Adam",),
@@ -114,7 +114,8 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         student=student,
         batch_size=hp.batch_size,
         label="metakd",
-        budget=(hp.head_budget if hp.text == "unlabelled" else 0) or setting.distil_budget,
+        epochs=hp.head_epochs if hp.text == "unlabelled" else 0.0,
+        finetunes=False,
         with_teacher=True,
     )
     if hp.text == "labelled":

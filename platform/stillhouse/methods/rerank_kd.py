@@ -185,7 +185,6 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         student=student,
         objective=objective,
         examples=_candidates(hp, _examples(hp, setting)),
-        budget=setting.distil_budget,
         batch_size=hp.batch_size,
         optimizer=optimizer_of(hp, hp.learning_rate),
     )
@@ -262,7 +261,7 @@ def _reranker(hp: HyperParameters, setting: Setting, pairs: Examples) -> Stage:
         student=spec(PairReranker, **kept, seed=hp.teacher_seed),
         objective=spec(RelevantFirst, loss=loss),
         examples=trained_on,
-        budget=hp.teacher_budget or setting.distil_budget,
+        budget=hp.teacher_budget,
         batch_size=hp.teacher_batch_size,
         optimizer=optimizer_of(hp, hp.teacher_learning_rate),
         dev=DevSuite((spec(CandidateRanking, trained_on=trained_on),), select="reranker_accuracy@1"),

@@ -26,7 +26,9 @@ def stage_of(
     examples: Examples,
     optimizer: Optimizer,
     batch_size: int,
-    budget: int,
+    budget: int = 0,
+    epochs: float = 0.0,
+    cut: bool = False,
     stores: Mapping[str, AnyStore] | None = None,
     live: Live | None = None,
     start_from: Stage | None = None,
@@ -44,7 +46,9 @@ def stage_of(
         examples: The examples to train on.
         optimizer: The optimiser and its schedule.
         batch_size: Global batch size.
-        budget: Examples seen in total.
+        budget: Examples seen in total; 0 takes the setting's number of examples or epochs.
+        epochs: Passes over the examples instead; 0 takes ``budget``.
+        cut: Cut the batch to the number of examples.
         stores: Teacher vectors by column; None for none.
         live: A live teacher; None for none.
         start_from: The stage whose student this one continues to train; None starts from the first weights.
@@ -52,6 +56,8 @@ def stage_of(
         dev: Dev suite instead of the setting's.
         finetunes: Whether it is the fine-tuning stage, which may have a patience of its own.
     """
+    budget = budget or setting.length(examples, epochs=epochs, finetunes=finetunes)
+    batch_size = min(batch_size, budget) if cut else batch_size
     shared = setting.common(finetunes=finetunes) | ({} if dev is None else {"dev": dev})
     return Stage(
         label=label,

@@ -74,7 +74,8 @@ def distilled(
     label: str,
     student: Spec[Any],
     batch_size: int,
-    budget: int = 0,
+    epochs: float = 0.0,
+    cut: bool = False,
     live: Live | None = None,
     following: Stage | None = None,
 ) -> Stage:
@@ -87,7 +88,8 @@ def distilled(
         label: Name of the stage.
         student: The student to train.
         batch_size: Global batch size.
-        budget: Examples; 0 takes the setting's.
+        epochs: Passes over the sentences; 0 takes the setting's budget.
+        cut: Cut the batch to the budget.
         live: A live teacher, instead of the stored vectors.
         following: The stage whose student and objective this one continues to train.
     """
@@ -98,8 +100,9 @@ def distilled(
         objective=objective,
         examples=setting[Sentences].examples,
         stores={} if live else {"text": setting[Sentences].store},
-        budget=budget or setting.distil_budget,
+        epochs=epochs,
         batch_size=batch_size,
+        cut=cut,
         optimizer=optimizer,
         live=live,
         start_from=following,
@@ -153,7 +156,8 @@ def supervised(
     batch_size: int,
     label: str = "finetune",
     before: Stage | None = None,
-    budget: int = 0,
+    epochs: float = 0.0,
+    finetunes: bool = True,
     with_teacher: bool = False,
 ) -> Stage:
     """Plan a stage on the labelled text: columns ``query``, ``passage`` and, if present, ``negatives``.
@@ -166,10 +170,10 @@ def supervised(
         batch_size: Global batch size, cut to the budget.
         label: Name of the stage.
         before: The stage whose student it continues to train.
-        budget: Examples; 0 takes the setting's.
+        epochs: Passes over the pairs; 0 takes the setting's budget.
+        finetunes: Whether that is the budget of the fine-tuning stage, or that of the distillation.
         with_teacher: Also read the teacher's vectors of the labelled text.
     """
-    finetunes, budget = not budget, budget or setting.finetune_budget
     return stage_of(
         setting,
         label=label,
@@ -177,8 +181,9 @@ def supervised(
         objective=objective,
         examples=setting[Pairs].examples,
         stores=setting[Pairs].stores if with_teacher else {},
-        budget=budget,
-        batch_size=min(batch_size, budget),
+        epochs=epochs,
+        batch_size=batch_size,
+        cut=True,
         optimizer=optimizer,
         start_from=before,
         finetunes=finetunes,

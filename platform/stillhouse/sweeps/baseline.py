@@ -139,7 +139,7 @@ def equal_work(context: Context, plan: Stage) -> Setting:
     workspace = context.workspace
     texts = sum(part.budget * texts_of(part.examples, workspace) for part in plan.chain())
     setting = context.setting.having(Pairs, None)
-    return dataclasses.replace(setting, distil_budget=texts, finetune_budget=0)
+    return dataclasses.replace(setting, distil_budget=texts, epochs=None, finetune_budget=0)
 
 
 def texts_of(examples: Examples, workspace: Workspace) -> int:

@@ -47,6 +47,9 @@ FEW_STEPS = 200
 _LEAST_BATCH = 16
 """No batch that nobody asked for is smaller, unless its preset's is."""
 
+UNITS = {"text": "texts", "claim": "claims", "query": "pairs", "source": "pairs"}
+"""Rows of a stage in words, by their first column."""
+
 
 def fixed_values(method: Method, given: Mapping[str, Any], source: str) -> dict[str, Any]:
     """Hyper-parameters that are fixed, in the types that the method declares.
@@ -400,6 +403,23 @@ def check_rows(workspace: Workspace, stage: Stage, fraction: float) -> dict[str,
             remedy="Give more text, a larger fraction, or a smaller batch.",
         )
     return rows
+
+
+def passes(stage: Stage, rows: Mapping[str, int]) -> str:
+    """Describe the length of a plan's stages in one line, in epochs and in examples.
+
+    Args:
+        stage: The plan.
+        rows: What `check_rows` returns.
+    """
+    named = []
+    for part in stage.chain():
+        read = rows[part.label]
+        unit = UNITS.get(next(iter(part.examples.columns)), "rows")
+        epochs = f"{part.budget / read:.3g}"
+        times = f"{epochs} {'epoch' if epochs == '1' else 'epochs'}"
+        named.append(f"{part.label}, {times} of {read:,} {unit}: {part.budget:,} examples")
+    return f"Length: {'; '.join(named)}."
 
 
 def _rows(workspace: Workspace, examples: Examples) -> int:

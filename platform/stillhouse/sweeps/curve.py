@@ -21,7 +21,7 @@ from stillhouse.preflight.planned import texts_of
 from stillhouse.reports.layout import table_lines
 from stillhouse.search.experiment_file import Summary
 from stillhouse.sweeps.ahead import ahead_of_training, training_left
-from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
+from stillhouse.sweeps.checks import check_rows, passes, warn_of_few_steps
 from stillhouse.training.follower import PlanFollower
 from stillhouse.training.gradient_shares import shares_of
 from stillhouse.training.held_out import HELDOUT_LOSS
@@ -100,7 +100,9 @@ def train_at(
         print_concerns(full_bank([stage], texts_of(prepared.setting)))
         if place == 0:
             warn_of_few_steps(method, hp, prepared.setting)
-        plans.append((fraction, stage, check_rows(workspace, stage, fraction)))
+        rows = check_rows(workspace, stage, fraction)
+        say(passes(stage, rows))
+        plans.append((fraction, stage, rows))
     stages = [stage for _, stage, _ in plans]
     cores = float((where.threads or torch.get_num_threads()) * where.workers)
     say(ahead_of_training(stages, workspace, cores))

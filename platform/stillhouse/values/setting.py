@@ -12,8 +12,13 @@ from stillhouse.values.data import (
     AnyStore,
     Ensemble,
     Examples,
+    FewerNegatives,
+    Mined,
     Model,
+    Recorded,
     Runs,
+    Sampled,
+    Scored,
     Store,
     StoreMix,
     TableStore,
@@ -24,6 +29,8 @@ from stillhouse.values.kinds import Kind
 from stillhouse.values.stage import DevSuite, Loop
 
 P = TypeVar("P")
+UNCOUNTED = 1 << 40
+"""Rows of data that is not there, in a sketch: beyond every budget."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,7 @@ class SentenceData:
 
     Attributes:
         store: The teacher's vectors of every text.
-        rows: Number of texts that are trained on: what an epoch is.
+        rows: Number of texts that are trained on.
         sample: The texts that are trained on, where that is a share of them; None for all.
         role: Role of the texts; empty for plain ones. Texts of several sources have the roles of their store.
     """
@@ -75,12 +82,10 @@ class PairData:
     Attributes:
         examples: Columns ``query``, ``passage`` and, where there are hard negatives, ``negatives``.
         stores: The teacher's vectors, by column.
-        rows: Number of pairs that are trained on: what an epoch is.
     """
 
     examples: Examples
     stores: Mapping[str, TableStore]
-    rows: int = 0
 
     def weighted(self, weights: tuple[float, ...]) -> "PairData":
         """The same rows with other weights of the teachers; negatives stay as they were mined."""
@@ -152,6 +157,9 @@ class Setting(Loop):
         distil_budget: Examples of the distillation stage.
         teacher_dim: The teacher's embedding dimension (E).
         finetune_budget: Examples of the fine-tuning stage; 0 leaves the stage out.
+        epochs: Passes of a distillation stage over its rows, instead of ``distil_budget``; None takes that.
+        finetune_epochs: The same for the fine-tuning stage and ``finetune_budget``.
+        rows: Number of rows of the prepared examples, by fingerprint; none in a sketch.
         evaluations: Dev evaluations per stage.
         every: Optimiser steps between two dev evaluations, instead of ``evaluations``; 0 takes those.
         patience: Evaluations without a better dev figure before a stage ends; 0 never ends it early.
@@ -170,6 +178,9 @@ class Setting(Loop):
     distil_budget: int
     teacher_dim: int = 0
     finetune_budget: int = 0
+    epochs: float | None = field(default=None, metadata={"identity": "unless_default"})
+    finetune_epochs: float | None = field(default=None, metadata={"identity": "unless_default"})
+    rows: Mapping[str, int] = field(default_factory=dict, metadata={"identity": False})
     evaluations: int = 4
     every: int = 0
     patience: int = 0
@@ -218,6 +229,25 @@ class Setting(Loop):
         )
         teacher = dataclasses.replace(self.teacher, weights=weights)
         return dataclasses.replace(self, teacher=teacher, data=data, dev=dev)
+
+    def rows_of(self, examples: Examples) -> int:
+        """Number of rows of examples: the prepared ones, or others that are made of them."""
+        if not self.rows:
+            return UNCOUNTED
+        known, origin = self.rows.get(examples.fingerprint), examples.origin
+        if known is not None:
+            return known
+        if isinstance(origin, Sampled):
+            return max(1, round(origin.fraction * self.rows_of(origin.rows)))
+        assert isinstance(origin, Mined | FewerNegatives | Recorded | Scored), "other examples are counted"
+        return self.rows_of(origin.pairs if isinstance(origin, Mined) else origin.rows)
+
+    def length(self, examples: Examples, *, epochs: float = 0.0, finetunes: bool = False) -> int:
+        """Examples that a stage sees in total: so many passes over its rows, or the budget."""
+        passes = epochs or (self.finetune_epochs if finetunes else self.epochs)
+        if passes:
+            return max(1, round(passes * self.rows_of(examples)))
+        return self.finetune_budget if finetunes else self.distil_budget
 
     def evaluate_every(self, budget: int, batch_size: int) -> int:
         """Return the examples between two dev evaluations of a stage."""

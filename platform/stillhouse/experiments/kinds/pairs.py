@@ -108,7 +108,7 @@ class Pairs(Columns, DataKind[PairData]):
         texts, teacher = TextTable("placeholder"), experiment.placeholder_teacher
         columns = {"query": texts, "passage": texts} | ({"negatives": texts} if self.number_mined else {})
         pairs = Examples(columns, AllRows())
-        return PairData(pairs, dict.fromkeys(pairs.columns, Store(texts, teacher)), rows=1 << 40)
+        return PairData(pairs, dict.fromkeys(pairs.columns, Store(texts, teacher)))
 
     def prepare(self, context: "Preparation") -> PairData | None:
         """Read the pairs, and plan what the teacher embeds and mines for them."""
@@ -133,9 +133,8 @@ class Pairs(Columns, DataKind[PairData]):
 
     def complete(self, value: PairData, context: "Preparation") -> PairData:
         """Note how many pairs are trained on."""
-        rows = context.row_count(value.examples)
-        context.facts |= {"pairs": rows}
-        return replace(value, rows=rows)
+        context.facts |= {"pairs": context.row_count(value.examples)}
+        return value
 
     def read(self, workspace: "Workspace", context: "Preparation") -> Examples | None:
         """The pairs as they come; None where there are none."""

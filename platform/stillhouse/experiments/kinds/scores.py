@@ -114,7 +114,7 @@ class Scores(Columns, DataKind[ScoreData]):
                 schema=self.schema("scores"),
             )
             examples = context.barrier.without(read, "pairs")
-            rows = context.row_count(examples)
-            context.facts |= {"reranker": f"the scores of {self.path}", "pairs": rows}
-            context.provide(Pairs, PairData(examples, {}, rows))
+            given = {"reranker": f"the scores of {self.path}", "pairs": context.row_count(examples)}
+            context.facts |= given
+            context.provide(Pairs, PairData(examples, {}))
         return ScoreData(bool(self.path), published)

@@ -11,22 +11,22 @@ from typing import Any
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
-from stillhouse.core.errors import BadInput, require
+from stillhouse.core.errors import require
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.corpora.reading.rows import PACKED
 from stillhouse.corpora.reading.sources import hub_name, list_files
-from stillhouse.corpora.tables import count_rows, open_texts, sample_of
+from stillhouse.corpora.tables import open_texts, sample_of
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
-from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Preparation, Prepared
+from stillhouse.experiments.shares import examples_of
 from stillhouse.experiments.unread import Unread
 from stillhouse.teachers.loading import tokenizer_of
 from stillhouse.teachers.weights import on_this_machine
 from stillhouse.training.table import student_reader
-from stillhouse.values.data import Collection, Examples, Mined, Model, Store, TextTable, TokenTable, stores_in
+from stillhouse.values.data import Collection, Examples, Model, Store, TextTable, TokenTable, stores_in
 from stillhouse.values.data import Teacher as AnyTeacher
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import DevSuite, Stage
@@ -246,18 +246,17 @@ def _read_by(value: Any, pairs: int | None) -> Iterator[tuple[TextTable, int | N
 
 
 def with_rows(setting: Setting, known: Counted) -> Setting:
-    """The setting with the true number of rows, by which some methods count epochs."""
-    sentences, pairs = setting.get(Sentences), setting.get(Pairs)
+    """The setting with the true number of rows, of which epochs are passes."""
+    sentences, rows = setting.get(Sentences), dict(setting.rows)
+    for value in setting.data.values():
+        for examples in examples_of(value):
+            if examples.fingerprint in rows:
+                table = next(iter(examples.columns.values()))
+                rows[examples.fingerprint] = round(known.times(table) * rows[examples.fingerprint])
     if sentences is not None:
-        rows = round(sentences.rows * known.factor)
-        setting = setting.having(Sentences, dataclasses.replace(sentences, rows=rows))
-    if pairs is not None and not pairs.rows:
-        origin = pairs.examples.origin
-        given = origin.pairs if isinstance(origin, Mined) else pairs.examples
-        with contextlib.suppress(BadInput):
-            rows = count_rows(known.workspace, given)
-            setting = setting.having(Pairs, dataclasses.replace(pairs, rows=rows))
-    return setting
+        there = round(sentences.rows * known.factor)
+        setting = setting.having(Sentences, dataclasses.replace(sentences, rows=there))
+    return dataclasses.replace(setting, rows=rows)
 
 
 def text_bytes(known: Counted, tables: Sequence[TextTable]) -> Mapping[TextTable, float]:

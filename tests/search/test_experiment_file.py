@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from stillhouse.core.errors import BadInput
-from stillhouse.search.experiment_file import Summary, load_base, load_runs, load_summary, variants_named
+from stillhouse.search.experiment_file import (
+    Summary,
+    load_base,
+    load_runs,
+    load_search,
+    load_summary,
+    variants_named,
+)
 from stillhouse.search.space import load_space
 
 TEXT = """
@@ -59,6 +66,33 @@ def test_a_scale_changes_the_file_and_a_variant_changes_the_scale(path: Path) ->
     assert other.experiment["sentences"] == {"corpus": "pydocs", "count": 7}
     assert "gamma" not in other.values
     assert load_base(path, scale="small").experiment["budget"] == {"distil": 10, "finetune": 5}
+
+
+def test_a_file_takes_the_fields_and_scales_of_another_not_its_rows(path: Path) -> None:
+    more = path.with_name("more.yaml")
+    text = "extends: file.yaml\nvalues: {kernel: rbf}\nbudget: {finetune: 7}\n"
+    more.write_text(text, encoding="utf-8")
+    (run,) = load_runs(more, data_root="/data")
+    assert (run.name, run.method, run.preset) == ("", "ibkd", "repo")
+    assert run.values == {"beta1": 0.5, "kernel": "rbf"}
+    assert run.experiment["budget"] == {"distil": 1000, "finetune": 7}
+    (small,) = load_runs(more, scale="small")
+    assert small.experiment["budget"] == {"distil": 10, "finetune": 5} and small.values["beta1"] == 0.1
+    assert load_search(more) == {} and load_search(more, scale="small") == {}
+    path.write_text("extends: more.yaml\n", encoding="utf-8")
+    with pytest.raises(BadInput, match="`extends` must name another experiment file"):
+        load_base(more)
+
+
+def test_a_scale_names_several_variants_by_their_beginning(path: Path) -> None:
+    path.write_text(TEXT.replace("whole: null", '"*o*e*": {budget: {distil: 3}}'), encoding="utf-8")
+    runs = {run.name: run.experiment["budget"]["distil"] for run in load_runs(path, scale="small")}
+    assert runs == {"whole": 3, "first": 10, "other": 3}
+    path.write_text(TEXT.replace("whole: null", "who*: null"), encoding="utf-8")
+    assert [run.name for run in load_runs(path, scale="small")] == ["first", "other"]
+    path.write_text(TEXT.replace("whole: null", "x*: null"), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"changes an unknown variant `x\*`"):
+        load_runs(path, scale="small")
 
 
 def test_a_search_fixes_the_values_that_it_does_not_search(path: Path) -> None:

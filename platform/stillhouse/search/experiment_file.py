@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from stillhouse.core.errors import BadInput, nearest, require
 SEARCH_KEYS = ("fixed", "first", "second", "space", "continuous")
 DATA_ROOT = "STILLHOUSE_DATA"
 _OF_THE_METHOD = ("method", "preset", "values")
-_BESIDE_FIELDS = (*_OF_THE_METHOD, "variants", "summary", "scale", "search")
+_OF_ONE_FILE = ("variants", "summary", "search")
+_BESIDE_FIELDS = (*_OF_THE_METHOD, *_OF_ONE_FILE, "scale")
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,8 @@ def load_runs(path: str | Path, *, scale: str = "", data_root: str = "") -> tupl
     """Read the runs of an experiment file: its variants, or the one run of a file without any.
 
     A scale changes the file's fields and values, a variant changes those of the scale. In a section
-    ``variants`` of its own, a scale changes single variants, and leaves out those that are ``null`` there.
+    ``variants`` of its own, a scale changes single variants, and leaves out those that are ``null`` there;
+    ``NAME*`` stands for all whose names begin so.
 
     Args:
         path: The file.
@@ -113,17 +116,18 @@ def load_runs(path: str | Path, *, scale: str = "", data_root: str = "") -> tupl
     variants = mapping_at(content, "variants", file)
     own = mapping_at(changes, "variants", file)
     for name in own:
-        if name not in variants:
+        if not any(fnmatchcase(variant, name) for variant in variants):
             raise BadInput(
                 f"{file}: the scale {scale!r} changes an unknown variant `{name}`. " + _near(name, variants)
             )
     if not variants:
         return (_run("", [content, changes], file, data_root),)
-    return tuple(
-        _run(name, [content, changes, variant or {}, own.get(name) or {}], file, data_root)
-        for name, variant in variants.items()
-        if name not in own or own[name] is not None
-    )
+    runs = []
+    for name, variant in variants.items():
+        others = [given for pattern, given in own.items() if fnmatchcase(name, pattern)]
+        if None not in others:
+            runs.append(_run(name, [content, changes, variant or {}, *others], file, data_root))
+    return tuple(runs)
 
 
 def load_search(path: str | Path, *, scale: str = "") -> dict[str, Any]:
@@ -145,7 +149,7 @@ def load_summary(path: str | Path) -> tuple[Summary, ...]:
     Raises:
         BadInput: A line has another form, or names an unknown variant.
     """
-    file, content = str(path), read_yaml(Path(path))
+    file, content = str(path), _content(Path(path))
     variants = mapping_at(content, "variants", file)
     return tuple(
         _summary(name, line, variants, file) for name, line in mapping_at(content, "summary", file).items()
@@ -217,11 +221,32 @@ def mapping_at(content: Mapping[Any, Any], key: str, file: str) -> dict[str, Any
 def _parts(path: str | Path, scale: str) -> tuple[dict[Any, Any], dict[str, Any]]:
     """The content of a file, and what a scale changes of it."""
     file = str(path)
-    content = read_yaml(Path(path))
+    content = _content(Path(path))
     scales = mapping_at(content, "scale", file)
     if scale and scale not in scales:
         raise BadInput(f"{file}: unknown scale {scale!r}. {_near(scale, scales)}")
     return content, mapping_at(scales, scale, file) if scale else {}
+
+
+def _content(path: Path, above: tuple[Path, ...] = ()) -> dict[Any, Any]:
+    """The content of a file, laid over the fields, values and scales of the file that it extends."""
+    content = read_yaml(path)
+    if "extends" not in content:
+        return content
+    name = content.pop("extends")
+    require(
+        isinstance(name, str) and path not in above,
+        "`extends` must name another experiment file",
+        file=str(path),
+        extends=name,
+    )
+    base = _content(path.parent / name, (*above, path))
+    taken: dict[str, Any] = {key: value for key, value in base.items() if key not in _OF_ONE_FILE}
+    taken["scale"] = {
+        scale: {key: value for key, value in (changes or {}).items() if key not in _OF_ONE_FILE}
+        for scale, changes in mapping_at(base, "scale", name).items()
+    }
+    return overlaid(taken, content)
 
 
 def _run(name: str, layers: list[Mapping[Any, Any]], file: str, data_root: str) -> Run:

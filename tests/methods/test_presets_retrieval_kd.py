@@ -12,6 +12,7 @@ from stillhouse.losses.softlabel import SoftLabelCE, SoftLabelMSE
 from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.students.towers import SeparateTowers, SimpleCNN, SimpleLSTM
 from stillhouse.values.data import Scored
+from stillhouse.values.stage import Optimizer
 
 METHOD = load_method("retrieval_kd")
 PRINTED: dict[str, Any] = {
@@ -35,7 +36,7 @@ OURS: dict[str, Any] = {
     "pooling": "max",
     "joiner": "bilinear",
     "dropout": 0.0,
-    "teacher_learning_rate": 1e-3,
+    "teacher_learning_rate": 0.0,  # by the kind of teacher
     "teacher_batch_size": 16,
     "teacher_budget": 0,
     "warmup": 0.0,
@@ -81,6 +82,8 @@ def test_the_options_reach_the_plan() -> None:
     assert [stage.budget for stage in plan.chain()] == [640, 4096]
     soft = plan.objective.kwargs["loss"].kwargs["soft"]
     assert soft.target is SoftLabelCE
+    transformer = METHOD.plan(hyper_parameters(METHOD, {"teacher_model": "transformer"}), setting())
+    assert next(transformer.chain()).optimizer == Optimizer(3e-5, "adamw", 0.01, 0.1, "linear", 1.0), "BERT's"
     assert soft.kwargs == {"temperature": 5.0, "softened": "both", "scale": True}
     assert plan.student.target is SeparateTowers and plan.student.kwargs["tower"].target is SimpleCNN
     assert plan.student.kwargs["tower"].kwargs["filters"] == 50

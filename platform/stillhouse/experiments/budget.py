@@ -126,9 +126,11 @@ class Budget(Loop):
             )
 
     def settled(self, distil: int = DISTIL, finetune: int = FINETUNE) -> "Budget":
-        """The same budget with these numbers of examples where it states none."""
+        """The same budget with these numbers of examples where it states neither examples nor epochs."""
         return dataclasses.replace(
-            self, distil=self.distil or distil, finetune=finetune if self.finetune < 0 else self.finetune
+            self,
+            distil=self.distil or (distil if self.epochs is None else 0),
+            finetune=finetune if self.finetune < 0 and self.finetune_epochs is None else self.finetune,
         )
 
     def of_refit(self) -> "Budget":

@@ -66,7 +66,7 @@ CONTRASTS = ("teacher", "same", "ce", "none")
 
 @dataclass(frozen=True)
 class HyperParameters(Schedule):
-    """What may be searched; defaults are those of §4.1 and Table 1.
+    """What may be searched; defaults are those of §4.2 and Table 1.
 
     Attributes:
         learning_rate: Peak learning rate of every stage.
@@ -111,11 +111,11 @@ class HyperParameters(Schedule):
 
 PRESETS = {
     "paper": HyperParameters(),
-    "repo": replace(HyperParameters(), learning_rate=8e-5, dimensions="mean"),
+    "repo": replace(HyperParameters(), learning_rate=8e-5, batch_size=512, dimensions="mean"),
 }
 SOURCES = {
-    "learning_rate": ("section 4.1", "scripts: 8e-5 or 16e-5 on 8 GPUs"),
-    "batch_size": ("section 4.1", "scripts: 64 per GPU"),
+    "learning_rate": ("section 4.2", "scripts: 8e-5 or 16e-5 on 8 GPUs"),
+    "batch_size": ("section 4.2", "scripts: 64 on each of 8 GPUs"),
     "unit": ("Table 1", "scripts"),
     "bottleneck": ("Table 1", "scripts"),
     "bottleneck_start": ("section 4.6, untrained", "code"),
@@ -124,9 +124,9 @@ SOURCES = {
     "contrast": ("eq. 5", "code: cosines, unscaled"),
     "temperature": ("section 4.5", "section 4.5"),
     "contrast_epochs": ("section 4.2: 60; here the budget", "scripts: 60; here the budget"),
-    "optimizer": ("section 4.1", "code"),
-    "weight_decay": ("section 4.1: AdamW, its decay not printed; as in the code", "code"),
-    "warmup": ("section 4.1", "code"),
+    "optimizer": ("section 4.2", "code"),
+    "weight_decay": ("section 4.2: AdamW, its decay not printed; as in the code", "code"),
+    "warmup": ("section 4.2", "code"),
     "decay": ("not printed; as in the code", "code"),
     "clip_norm": ("not printed; as in the code", "code"),
 }

@@ -228,7 +228,7 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
 
 
 def _fine_tunes(setting: Setting) -> bool:
-    return setting.get(Pairs) is not None and setting.finetune_budget > 0
+    return setting.get(Pairs) is not None and setting.finetune_budget != 0
 
 
 def _distil(hp: HyperParameters, setting: Setting) -> Stage:

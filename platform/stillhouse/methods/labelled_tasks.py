@@ -7,7 +7,7 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec, spec
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.losses.heads import ClassificationHead, LabelsAndLogits
-from stillhouse.methods.stages import Schedule, stage_of
+from stillhouse.methods.stages import Schedule, as_of_bert, stage_of
 from stillhouse.methods.two_stages import distilled
 from stillhouse.objectives.classified import Classified
 from stillhouse.objectives.matching import CosineApproximation
@@ -178,7 +178,7 @@ def teacher(setting: Setting, task: TaskData, *, learning_rate: float, batch_siz
     return classified(
         setting,
         task,
-        Optimizer(learning_rate, weight_decay=0.01, warmup=0.1),
+        as_of_bert(learning_rate),
         student=whole,
         batch_size=batch_size,
         head_hidden=256,

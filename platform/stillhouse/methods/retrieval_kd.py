@@ -39,14 +39,14 @@ from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.losses.pair_head import KINDS, Joiner
 from stillhouse.losses.softlabel import HardLabelCE, SoftAndHard, SoftLabelCE, SoftLabelMSE
-from stillhouse.methods.stages import Schedule, optimizer_of, stage_of
+from stillhouse.methods.stages import Schedule, as_of_bert, optimizer_of, stage_of
 from stillhouse.objectives.ranking import JoinedCandidates, LabelledCandidates
 from stillhouse.students.coattention import CoattentionScorer
 from stillhouse.students.cross_encoder import TransformerScorer
 from stillhouse.students.towers import POOLINGS, SeparateTowers, SimpleCNN, SimpleLSTM
 from stillhouse.values.data import Examples, Model, RankingTask, Sampled, Scored
 from stillhouse.values.setting import Setting
-from stillhouse.values.stage import Stage
+from stillhouse.values.stage import Optimizer, Stage
 
 PAPER = "Shakeri et al., Knowledge Distillation in Document Retrieval, arXiv:1911.11065"
 PRUNABLE_FROM = "retrieval_kd"
@@ -88,7 +88,8 @@ class HyperParameters(Schedule):
         dropout: Dropout of the word vectors and of the input of the teacher's MLP.
         teacher_model: ``coattention``, ``transformer`` (the setting's student as a cross-encoder), or
             ``published`` (the model that ``--cross-encoder`` names).
-        teacher_learning_rate: Peak learning rate of a trained teacher.
+        teacher_learning_rate: Peak learning rate of a trained teacher; 0 takes 3e-5 for ``transformer``,
+            with BERT's optimiser and schedule, and 1e-3 for others.
         teacher_batch_size: Claims per step of the teacher.
         teacher_units: Units of the teacher's LSTMs per direction.
         teacher_budget: Claims that the teacher sees in total; 0 uses the student's budget.
@@ -111,7 +112,7 @@ class HyperParameters(Schedule):
     train_words: bool = False
     dropout: float = 0.0
     teacher_model: str = "coattention"
-    teacher_learning_rate: float = 1e-3
+    teacher_learning_rate: float = 0.0
     teacher_batch_size: int = 16
     teacher_units: int = 256
     teacher_budget: int = 0
@@ -164,7 +165,7 @@ SOURCES = {
     "train_words": ("from the 141 k parameters of Table 8", _NO_CODE),
     "dropout": ("not printed; ours", _NO_CODE),
     "teacher_model": ("section 3.1", _NO_CODE),
-    "teacher_learning_rate": ("not printed; ours", _NO_CODE),
+    "teacher_learning_rate": ("not printed; ours: by the kind of teacher", _NO_CODE),
     "teacher_batch_size": ("not printed; ours", _NO_CODE),
     "teacher_units": ("from the 2.85 M parameters of Table 8", _NO_CODE),
     "teacher_budget": ("not printed; ours", _NO_CODE),
@@ -255,9 +256,16 @@ def _teacher(hp: HyperParameters, setting: Setting, task: RankingTask) -> Stage:
         examples=task.examples,
         budget=hp.teacher_budget,
         batch_size=hp.teacher_batch_size,
-        optimizer=optimizer_of(hp, hp.teacher_learning_rate),
+        optimizer=_teacher_optimizer(hp),
         dev=task.dev,
     )
+
+
+def _teacher_optimizer(hp: HyperParameters) -> Optimizer:
+    """Return BERT's optimiser and schedule for a transformer, and the student's schedule for others."""
+    if hp.teacher_model == "transformer":
+        return as_of_bert(hp.teacher_learning_rate or 3e-5)
+    return optimizer_of(hp, hp.teacher_learning_rate or 1e-3)
 
 
 def _tower(hp: HyperParameters, setting: Setting) -> Spec[Any]:

@@ -131,6 +131,11 @@ def optimizer_of(values: Schedule, learning_rate: float) -> Optimizer:
     )
 
 
+def as_of_bert(learning_rate: float) -> Optimizer:
+    """Return the optimiser by which BERT is fine-tuned: AdamW, 10 % warm-up, then a linear fall."""
+    return Optimizer(learning_rate, name="adamw", weight_decay=0.01, warmup=0.1)
+
+
 def student_of(
     setting: Setting, layers: Sequence[int], *, keep_projection: bool = False, **changes: Any
 ) -> Spec[Any]:

@@ -1,7 +1,8 @@
 """The two stages that most methods have: distillation on unlabelled text, fine-tuning on labelled text.
 
-`Finetuned` is stage 2 of DistilCSE's tables. Every method that these tables or IBKD's compare has it, so
-that a difference between two methods is one of their distillation.
+`Finetuned` is stage 2 of DistilCSE's tables; its defaults are DistilCSE's. IBKD has a fine-tuning of its own:
+where its tables compare a method, the experiment files give it IBKD's rate, batch and negatives, so that a
+difference between two methods is one of their losses.
 """
 
 from dataclasses import dataclass, replace
@@ -30,11 +31,14 @@ class Finetuned(Layered):
         finetune_batch_size: Global batch size of the fine-tuning stage.
         finetune_temperature: τ of eq. 7, which the paper does not print; the code starts a learnable scale
             at 20.
+        finetune_share_negatives: Compare an anchor also with the hard negatives of the others, as in eq. 7;
+            in IBKD's eq. 10 it has its own K alone.
     """
 
     finetune_learning_rate: float = 5e-5
     finetune_batch_size: int = 128
     finetune_temperature: float = 0.05
+    finetune_share_negatives: bool = True
 
 
 FINETUNING_SOURCES: dict[str, tuple[str, ...]] = {
@@ -44,6 +48,7 @@ FINETUNING_SOURCES: dict[str, tuple[str, ...]] = {
     ),
     "finetune_batch_size": ("DistilCSE section 4.2", "DistilCSE's code: 128 per GPU"),
     "finetune_temperature": ("not printed; as in the code", "DistilCSE's code: a scale of 20"),
+    "finetune_share_negatives": ("DistilCSE eq. 7", "DistilCSE's code"),
 }
 """Sources of the presets' values of stage 2, which DistilCSE's tables share."""
 
@@ -117,9 +122,7 @@ def finetuned(
     *,
     learnable_scale: bool = False,
 ) -> Stage:
-    """Plan the fine-tuning of a stage by supervised InfoNCE with the hard negatives of the whole batch.
-
-    DistilCSE eq. 7.
+    """Plan the fine-tuning of a stage by supervised InfoNCE, DistilCSE eq. 7.
 
     If the setting has no labelled text, or no budget for it, the stage itself is returned.
 
@@ -134,7 +137,7 @@ def finetuned(
     nce = spec(
         SupervisedInfoNCE,
         temperature=values.finetune_temperature,
-        share_negatives=True,
+        share_negatives=values.finetune_share_negatives,
         learnable_scale=learnable_scale,
     )
     return supervised(

@@ -9,6 +9,9 @@ Every value of every preset, and where it stands. `paper` follows the text; furt
 settings that the text prints, such as those of another size of student; `repo`, where code is known and
 does something else, is what the authors' code does. "Ours" is a choice that neither states. `stillhouse
 presets METHOD` prints one of these tables; this page is the output of `stillhouse presets --markdown`.
+
+The dropout of a transformer student is a field, `student.dropout`, and 0 in all presets, which is ours: the
+published checkpoints train with 0.1, which the files of the papers' tables take (`-1`).
 """
 
 

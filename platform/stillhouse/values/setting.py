@@ -156,7 +156,7 @@ class Setting(Loop):
         data: The prepared data, by `Kind.key`; read it as ``setting[Sentences]`` or ``setting.get(Pairs)``.
         distil_budget: Examples of the distillation stage.
         teacher_dim: The teacher's embedding dimension (E).
-        finetune_budget: Examples of the fine-tuning stage; 0 leaves the stage out.
+        finetune_budget: Examples of the fine-tuning stage; 0 leaves it out, -1 has ``finetune_epochs``.
         epochs: Passes of a distillation stage over its rows, instead of ``distil_budget``; None takes that.
         finetune_epochs: The same for the fine-tuning stage and ``finetune_budget``.
         rows: Number of rows of the prepared examples, by fingerprint; none in a sketch.

@@ -1,19 +1,29 @@
 """The experiment files of the papers' tables: each loads and plans, at full size and at the small scale."""
 
+import dataclasses
+import functools
 import re
+from collections.abc import Iterator, Mapping
+from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import pytest
+from printed_tables import DATA, PASSES, TABLES, TRANSFER, Table  # type: ignore[import-not-found]
 from transformers import BertConfig
 
+from stillhouse.core.errors import BadInput
 from stillhouse.experiments import student_choice
 from stillhouse.experiments.fields import experiment_of
+from stillhouse.experiments.kinds.labelled_task import LabelledTask
 from stillhouse.methods import check_needs, hyper_parameters, load_method, probe, with_defaults
-from stillhouse.search.experiment_file import Run, load_base, load_runs, load_summary
+from stillhouse.search import experiment_file
+from stillhouse.search.experiment_file import Run, load_base, load_runs, load_search, load_summary
 from stillhouse.search.space import sections_of
 from stillhouse.students.backbone import layer_count
 from stillhouse.sweeps.checks import fixed_values, search_space
 from stillhouse.values.data import Model
+from stillhouse.values.setting import UNCOUNTED
 from stillhouse.values.stage import Stage
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,7 +55,7 @@ def plan(run: Run, models: Path, monkeypatch: pytest.MonkeyPatch) -> list[Stage]
     experiment = with_defaults(method, experiment_of(run.experiment))
     check_needs(method, experiment)
     teacher = placeholder(experiment.teacher.name, models)
-    setting = experiment.sketch(teacher)
+    setting = dataclasses.replace(experiment.sketch(teacher), finetune_budget=experiment.budget.finetune)
     hp = hyper_parameters(method, fixed_values(method, run.values, run.name), run.preset)
     probe(method, hp, setting, layers=layer_count(setting.student.kwargs["base"]))
     return list(method.plan(hp, setting).chain())
@@ -66,18 +76,6 @@ def test_every_variant_plans(path: Path, scale: str, models: Path, monkeypatch: 
         assert set(space.fixed).isdisjoint(space.domains)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.stem))
-def test_the_small_scale_names_only_models_and_budgets_of_a_small_machine(path: Path) -> None:
-    for run in load_runs(path, scale="small", data_root="/data"):
-        experiment = experiment_of(run.experiment)
-        assert experiment.teacher.name == "all-MiniLM-L6-v2", run.name
-        checkpoint = experiment.student.checkpoint
-        assert checkpoint == "", run.name
-        assert 0 < experiment.budget.distil <= 8192, run.name
-        assert experiment.budget.finetune <= 2048, run.name
-    assert "\n# Small, a smoke test" in path.read_text(encoding="utf-8"), "its figures compare nothing"
-
-
 def test_every_file_has_a_row_in_the_documentation_and_names_its_table() -> None:
     page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([a-z_]+_(?:tables?|figure)[\d_]+)` \|", page, re.MULTILINE)
@@ -90,16 +88,167 @@ def test_every_file_has_a_row_in_the_documentation_and_names_its_table() -> None
         assert all(number in head for number in others), path.stem
 
 
-def test_published_budgets_are_whole_epochs() -> None:
-    for name, variant, distil, finetune in (
-        ("ibkd_table2", "tinybert_ibkd_ft", 10 * 3_590_265, 3 * 275_601),
-        ("ibkd_table3", "tinybert_ibkd_ft", 3 * (8_841_823 + 502_939), 3 * 502_939),
-        ("distilcse_table2", "14m_stage2_ckd", 20 * 5_000_000, 5 * 275_601),
-        ("distilcse_figure3", "20m", 20 * 20_000_000, 5 * 275_601),
-    ):
-        runs = {run.name: run for run in load_runs(PAPERS / f"{name}.yaml", data_root="/data")}
-        budget = experiment_of(runs[variant].experiment).budget
-        assert (budget.distil, budget.finetune) == (distil, finetune), name
+def flat(fields: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested fields by their paths."""
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", value
+
+
+def fields_of(run: Run) -> dict[str, Any]:
+    """What a row of a file says."""
+    given = {"method": run.method, "preset": run.preset, "values": run.values, **run.experiment}
+    return dict(flat(given))
+
+
+def said(path: Path) -> tuple[Any, ...]:
+    """All that a file says: what is shared and the rows of both scales, the lines below them, the search."""
+    scales = [
+        (
+            fields_of(load_base(path, scale=scale, data_root=DATA)),
+            load_runs(path, scale=scale, data_root=DATA),
+        )
+        for scale in SCALES
+    ]
+    rows = [(shared, {run.name: fields_of(run) for run in runs}) for shared, runs in scales]
+    lines = tuple((line.name, line.of, line.by, line.minus) for line in load_summary(path))
+    return (*rows, lines, *(dict(flat(load_search(path, scale=scale))) for scale in SCALES))
+
+
+def printed_in(table: Table) -> tuple[Any, ...]:
+    """What a file must say, see `said`."""
+    shared = {"preset": "paper", **table.shared}
+    small, rows = {**shared, **table.small}, table.rows or {"": {}}
+    own: Mapping[str, Any] = {row: {} for row in rows} if table.small_rows is None else table.small_rows
+    full = {row: {**shared, **fields} for row, fields in rows.items()}
+    less = {row: {**small, **rows[row], **fields} for row, fields in own.items()}
+    return (shared, full), (small, less), table.best, dict(table.search), dict(table.search)
+
+
+def test_every_file_has_a_table() -> None:
+    assert sorted(TABLES) == [path.stem for path in FILES]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.stem))
+def test_every_file_says_what_its_table_has(path: Path) -> None:
+    assert said(path) == printed_in(TABLES[path.stem])
+
+
+def changes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], str]]:
+    """Every key and scalar of a file, by the way to it; and whether its key or its value is changed."""
+    if isinstance(value, dict | list):
+        for name in value if isinstance(value, dict) else range(len(value)):
+            if isinstance(value, dict):
+                yield (*path, name), "key"
+            yield from changes(value[name], (*path, name))
+    else:
+        yield path, "value"
+
+
+def copied(value: Any) -> Any:
+    """A copy in which nothing is shared, as it is where a file names a value by an alias."""
+    if isinstance(value, dict):
+        return {name: copied(each) for name, each in value.items()}
+    return [copied(each) for each in value] if isinstance(value, list) else value
+
+
+def other(value: Any) -> Any:
+    """Another value of the same kind."""
+    if value is None:
+        return {}
+    if isinstance(value, bool):
+        return not value
+    return value + 1 if isinstance(value, int | float) else f"{value}x"
+
+
+def changed(content: dict[str, Any], way: tuple[Any, ...], what: str) -> dict[str, Any]:
+    """The content of a file with one key or value changed."""
+    whole = copied(content)
+    parent = reduce(lambda each, name: each[name], way[:-1], whole)
+    if what == "value":
+        parent[way[-1]] = other(parent[way[-1]])
+    else:
+        parent[f"{way[-1]}_"] = parent.pop(way[-1])
+    return whole
+
+
+def noticed(path: Path) -> bool:
+    """Whether a file differs from its table, or cannot be read."""
+    try:
+        return said(path) != printed_in(TABLES[path.stem])
+    except BadInput:
+        return True
+
+
+def unnoticed(path: Path, monkeypatch: pytest.MonkeyPatch, at_most: int) -> tuple[list[Any], int]:
+    """The changes of a file that its table does not notice, of all or of an even sample, and their number."""
+    read = functools.cache(experiment_file.read_yaml)
+    content, found = read(path), []
+    ways = list(changes(content))
+    tried = ways[:: max(1, len(ways) // at_most)]
+    for way, what in tried:
+        mutant = changed(content, way, what)
+        monkeypatch.setattr(
+            experiment_file,
+            "read_yaml",
+            lambda each, mutant=mutant: copied(mutant if each == path else read(each)),
+        )
+        if not noticed(path):
+            found.append((way, what))
+    return found, len(tried)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.stem))
+def test_a_changed_word_of_a_file_is_noticed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert unnoticed(path, monkeypatch, at_most=12)[0] == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.stem))
+def test_every_changed_word_of_a_file_is_noticed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert unnoticed(path, monkeypatch, at_most=1 << 30)[0] == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.stem))
+def test_the_passes_of_every_stage(path: Path, models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In epochs of its own rows, whatever their number is."""
+    printed = PASSES[max((name for name in PASSES if path.stem.startswith(name)), key=len)]
+    for run in load_runs(path, data_root=DATA):
+        for stage in plan(run, models, monkeypatch):
+            passes = printed.get(stage.label, printed[""])
+            assert stage.budget == passes * UNCOUNTED, (run.name, stage.label)
+
+
+@pytest.mark.parametrize(
+    ("file", "batch", "finetuning"),
+    [
+        ("ibkd_table2", 256, (3e-5, 256)),
+        ("ibkd_figure5", 256, (3e-5, 256)),
+        ("ibkd_table6", 256, (3e-5, 256)),
+        ("ibkd_table3", 128, (1e-5, 128)),
+        ("ibkd_table7", 128, (1e-5, 128)),
+    ],
+)
+def test_the_rows_of_ibkd_differ_in_the_loss_alone(
+    file: str, batch: int, finetuning: tuple[float, int], models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Table 1 and section 4.3, also for what IBKD's authors ran; SimCSE is as published."""
+    for run in load_runs(PAPERS / f"{file}.yaml", data_root=DATA):
+        stages = [] if run.method == "simcse" else plan(run, models, monkeypatch)
+        for stage in stages:
+            expected = finetuning if stage.label == "finetune" else (1e-4, batch)
+            assert (stage.optimizer.learning_rate, stage.batch_size) == expected, run.name
+            assert (stage.optimizer.name, stage.optimizer.weight_decay) == ("adam", 0.0), run.name
+            if stage.label == "finetune":
+                assert not stage.objective.kwargs["nce"].kwargs["share_negatives"], run.name
+
+
+def test_the_transfer_set_of_mrpc_reaches_800_000_rows() -> None:
+    assert LabelledTask("mrpc", "root").rows == 800_000, "section 4.3"
+    assert 3_668 * (1 + TRANSFER["mrpc"]["task.copies"]) > 800_000
+    assert 67_349 * (1 + LabelledTask("sst2", "root").copies) > 800_000
 
 
 EPOCHS_3 = {

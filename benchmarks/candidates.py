@@ -61,7 +61,7 @@ def pages(root: Path, count: int) -> list[str]:
 
 def claims(root: Path) -> list[str]:
     """Texts of the labelled claims."""
-    return [claim["claim"] for claim in json.loads(fever_files(str(root / "fever"))[0].read_text())]
+    return [claim["claim"] for claim in json.loads(fever_files(str(root / "fever"))[0][0].read_text())]
 
 
 def line(root: Path, count: int, asked: int, ngrams: int, against: bool) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.candidates import coverage
-from stillhouse.corpora.published.fever import Fever, page_title, read_fever
+from stillhouse.corpora.published.fever import Fever, fever_files, page_title, read_fever
 from stillhouse.corpora.tfidf import TfIdf
 
 PAGES = {
@@ -83,6 +83,29 @@ def test_both_layouts_give_the_same_claims(tmp_path: Path) -> None:
     published = read_fever(tmp_path / "claims.json", tmp_path / "wiki")
     assert (published.documents, published.splits) == (fever.documents, fever.splits)
     assert published.dropped == {"pages without title or text": 1, **fever.dropped}
+
+
+def test_every_file_of_claims_is_read(tmp_path: Path) -> None:
+    whole = read(tmp_path, as_lines())
+    lines = as_lines().splitlines(keepends=True)
+    for name, part in (("train.jsonl", lines[:3]), ("shared_task_dev.jsonl", lines[2:])):
+        (tmp_path / name).write_text("".join(part), encoding="utf-8")
+    (tmp_path / "wikipages.docs.txt").write_text(as_docs(), encoding="utf-8")
+    claims, pages = fever_files(str(tmp_path))
+    both = read_fever(claims, pages)
+    assert all_claims(both) == all_claims(whole) and both.splits == whole.splits
+    assert both.files == {"train.jsonl": (3, 2), "shared_task_dev.jsonl": (3, 0)}
+    assert both.summary().startswith(
+        "2 of 3 claims of train.jsonl; 0 of 3 claims of shared_task_dev.jsonl used; "
+    )
+    other = (
+        lines[2].replace("REFUTES", "SUPPORTS")
+        if "REFUTES" in lines[2]
+        else lines[2].replace("SUPPORTS", "REFUTES")
+    )
+    claims[1].write_text(other, encoding="utf-8")
+    with pytest.raises(BadInput, match="files of FEVER must agree about a claim"):
+        read_fever(claims, pages)
 
 
 def test_dropped_claims_are_counted_and_summarised(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_a_wrong_folder_and_bad_values_are_refused(
     (tmp_path / "train.jsonl").write_text("")
     with pytest.raises(BadInput, match="must hold the pages of FEVER: wiki-pages"):
         fever_files(str(tmp_path))
-    assert fever_files(str(fever))[0].name == "fever_labelled_dev.json"
+    assert [path.name for path in fever_files(str(fever))[0]] == ["fever_labelled_dev.json"]
     for values, message in (
         ({"budget.fraction": 0.0}, "0 < fraction <= 1"),
         ({"budget.fraction": 1.5}, "0 < fraction <= 1"),

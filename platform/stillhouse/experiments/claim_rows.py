@@ -47,7 +47,7 @@ def read_claims(
         "ngrams": choice.ngrams,
         "unlabelled": choice.unlabelled,
     }
-    files = [list_files(str(path))[1] for path in (claims, pages)]
+    files = [list_files(str(path))[1] for path in (*claims, pages)]
     note = note_path(workspace, "claims", {"version": VERSION, "files": files, "options": options})
 
     def read() -> tuple[dict[str, Examples], dict[str, Any]]:

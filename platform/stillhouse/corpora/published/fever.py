@@ -13,7 +13,7 @@ import html
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,9 @@ CLAIM_FILES = (
     "shared_task_dev.jsonl",
     "dev.jsonl",
 )
-"""Files of claims; the first one that a folder has is read."""
+"""Files of claims; all of them that a folder has are read, in this order."""
 PAGE_FILES = ("wiki-pages", "wikipages.docs.txt")
-"""Files or folders of pages, likewise."""
+"""Files or folders of pages; the first one that a folder has is read."""
 DEV, TEST = 20 / 175, 10 / 175
 """Shares of the claims; the paper splits 145 000 / 20 000 / 10 000."""
 
@@ -74,6 +74,7 @@ class Fever:
         documents: Title and text of each document in one line.
         splits: ``train``, ``dev`` and ``test`` to claims in the order of the file.
         read: Number of claims and pages that were read.
+        files: Number of claims that each file has, and of those that are kept with its label.
         dropped: Number of claims and pages that were dropped, by reason.
         unlabelled: Texts of the dropped claims that the hash of their text puts into the training split:
             without evidence, or without all its pages. None of them equals another claim.
@@ -85,19 +86,21 @@ class Fever:
     read: Mapping[str, int]
     dropped: Mapping[str, int]
     unlabelled: Sequence[str] = ()
+    files: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def summary(self) -> str:
         """Describe in one line what was read, kept and dropped."""
         kept = ", ".join(f"{len(claims)} {name}" for name, claims in self.splits.items())
         lost = ", ".join(f"{count} {reason}" for reason, count in self.dropped.items()) or "nothing"
-        return (
+        each = "; ".join(f"{used} of {count} claims of {name}" for name, (count, used) in self.files.items())
+        return (f"{each} used; " if len(self.files) > 1 else "") + (
             f"{self.read['claims']} claims and {self.read['pages']} pages read; kept {kept} claims and "
             f"{len(self.documents)} documents; dropped {lost}"
         )
 
 
 def read_fever(
-    claims: Path,
+    claims: Path | Sequence[Path],
     pages: Path,
     *,
     split_by: str = "claim",
@@ -110,7 +113,7 @@ def read_fever(
     Equal claims, up to case and closing punctuation, are merged into the first, with the gold pages of all.
 
     Args:
-        claims: A file.
+        claims: A file, or several; a claim of several files must be the same in all.
         pages: A file, or a folder of files, which are read in the order of their names.
         split_by: With ``claim``, the hash of a claim's text decides, so its split does not change when other
             claims are added or removed. Claims about one page are then in train and in test, and a scorer
@@ -123,23 +126,26 @@ def read_fever(
         max_words: Words to keep of a page's text; None keeps all. FEVER's own pages are introductions.
 
     Raises:
-        BadInput: If a file is missing or has another format, or no claim has all its pages.
+        BadInput: If a file is missing or has another format, files disagree about a claim, or no claim has
+            all its pages.
     """
+    files = [claims] if isinstance(claims, Path) else claims
     require(0 <= dev < 1 and 0 <= test < 1 and dev + test < 1, "0 <= dev + test < 1", dev=dev, test=test)
     require(split_by in SPLIT_BY, f"split_by in {SPLIT_BY}", split_by=split_by)
     require(max_words is None or max_words >= 1, "max_words >= 1", max_words=max_words)
     dropped: Counter[str] = Counter()
     rows, documents = _documents(_pages(pages), max_words, dropped)
-    read_pages, records = (
-        len(rows) + sum(dropped.values()),
-        [row for _, row in published_table(claims, "JSON").strict_rows()],
-    )
+    read_pages = len(rows) + sum(dropped.values())
     bare: list[str] = []
-    usable = list(_usable(_joined(records, claims, dropped, bare), rows, dropped, bare))
+    records = [list(_records(file)) for file in files]
+    _refuse_disagreement(records)
+    joined = _joined([one for each in records for one in each], dropped, bare)
+    usable = list(_usable(joined, rows, dropped, bare))
     if not usable:
         reasons = ", ".join(f"{count} {reason}" for reason, count in dropped.items()) or "nothing"
+        named = ", ".join(map(str, files))
         raise BadInput(
-            f"at least one claim of {claims} must have all its evidence pages in {pages}, but none has; "
+            f"at least one claim of {named} must have all its evidence pages in {pages}, but none has; "
             f"dropped: {reasons}."
         )
     titles = list(rows)
@@ -150,8 +156,11 @@ def read_fever(
     others = {dedup_key(claim.text) for claim in usable}
     free = {dedup_key(text): text for text in bare if dedup_key(text) not in others}
     unlabelled = [text for text in free.values() if _split(text, dev, test) == "train"]
-    read = {"claims": len(records), "pages": read_pages}
-    return Fever(titles, documents, splits, read, dict(dropped), unlabelled)
+    read = {"claims": sum(map(len, records)), "pages": read_pages}
+    kept = {claim.text for claim in usable}
+    used = Counter(one.file.name for one in joined if one.text in kept)
+    counts = {file.name: (len(each), used[file.name]) for file, each in zip(files, records, strict=True)}
+    return Fever(titles, documents, splits, read, dict(dropped), unlabelled, counts)
 
 
 def claim_key(text: str) -> bytes:
@@ -185,18 +194,40 @@ def _documents(
 
 @dataclass
 class _Evidence:
-    """A claim's text, label and the titles of its pages, merged over equal claims."""
+    """A claim's text, label and the titles of its pages, merged over equal claims, and the first's file."""
 
+    file: Path
     id: int
     text: str
     label: str
     titles: set[str]
 
 
-def _joined(records: list[Any], path: Path, dropped: Counter[str], bare: list[str]) -> list[_Evidence]:
+def _records(path: Path) -> Iterator[_Evidence]:
+    for place, (_, record) in enumerate(published_table(path, "JSON").strict_rows(), start=1):
+        yield _evidence(record, path, place)
+
+
+def _refuse_disagreement(files: Sequence[Sequence[_Evidence]]) -> None:
+    """Refuse files that have another text or label for one of FEVER's numbers."""
+    known: dict[int, _Evidence] = {}
+    for claims in files:
+        for claim in claims:
+            other = known.get(claim.id, claim)
+            require(
+                other.file == claim.file or (other.text, other.label) == (claim.text, claim.label),
+                "files of FEVER must agree about a claim",
+                id=claim.id,
+                files=[str(other.file), str(claim.file)],
+                claims=[f"{each.label}: {each.text}" for each in (other, claim)],
+                remedy="Leave the files of one release in the folder.",
+            )
+        known |= {claim.id: claim for claim in claims}
+
+
+def _joined(claims: list[_Evidence], dropped: Counter[str], bare: list[str]) -> list[_Evidence]:
     found: dict[bytes, _Evidence] = {}
-    for place, record in enumerate(records, start=1):
-        one = _evidence(record, path, place)
+    for one in claims:
         if not one.titles:
             dropped["claims without evidence"] += 1
             bare.append(one.text)
@@ -226,7 +257,7 @@ def _evidence(record: Any, path: Path, place: int) -> _Evidence:
         else:
             names = [part[2] for group in record["evidence"] for part in group if part[2] is not None]
         titles = {page_title(name) for name in names}
-        return _Evidence(int(record["id"]), clean(record["claim"]), str(record["label"]), titles)
+        return _Evidence(path, int(record["id"]), clean(record["claim"]), str(record["label"]), titles)
     except (KeyError, TypeError, IndexError, ValueError, OverflowError, AttributeError) as error:
         raise BadInput(
             f"{path} must have claims with id, claim, label and evidence (or evidence_pages), but claim "
@@ -279,8 +310,8 @@ def _pages(path: Path) -> Iterator[tuple[str, str]]:
             yield title, clean(rest if clean(html.unescape(first)) == title else body)
 
 
-def fever_files(root: str) -> tuple[Path, Path]:
-    """Find the claims and the pages in a folder of FEVER.
+def fever_files(root: str) -> tuple[list[Path], Path]:
+    """Find the files of claims and the pages in a folder of FEVER.
 
     Raises:
         BadInput: If there is no such folder, or it lacks one of them.
@@ -288,15 +319,13 @@ def fever_files(root: str) -> tuple[Path, Path]:
     folder = Path(root).expanduser()
     require(folder.is_dir(), "--claims must name a folder", claims=root)
     found = [
-        next((folder / name for name in names if (folder / name).exists()), None)
-        for names in (CLAIM_FILES, PAGE_FILES)
+        [folder / name for name in names if (folder / name).exists()] for names in (CLAIM_FILES, PAGE_FILES)
     ]
-    for path, names, what in zip(found, (CLAIM_FILES, PAGE_FILES), ("claims", "pages"), strict=True):
+    for paths, names, what in zip(found, (CLAIM_FILES, PAGE_FILES), ("claims", "pages"), strict=True):
         require(
-            path is not None,
+            bool(paths),
             f"the folder of --claims must hold the {what} of FEVER: {' or '.join(names)}",
             claims=root,
             found=sorted(part.name for part in folder.iterdir())[:6],
         )
-    assert found[0] is not None and found[1] is not None
-    return found[0], found[1]
+    return found[0], found[1][0]

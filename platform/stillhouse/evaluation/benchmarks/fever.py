@@ -49,7 +49,8 @@ def prepare(root: str, options: Options) -> Benchmark:
     c, documents = options.flag("candidates", 10), len(data.documents)
     require(1 <= c <= documents, "1 <= --candidates <= documents", candidates=c, documents=documents)
     if not split_claims:
-        raise BadInput(f"{claims} has no claims of the {split} split: {data.summary()}.")
+        named = ", ".join(map(str, claims))
+        raise BadInput(f"{named} has no claims of the {split} split: {data.summary()}.")
 
     def measure(model: FiniteEncoder) -> Measured:
         gold = [claim.gold for claim in split_claims]
@@ -61,8 +62,9 @@ def prepare(root: str, options: Options) -> Benchmark:
         figures = {name: each | {f"covered@{c}": covered} for name, each in found.figures.items()}
         return Measured(figures, found.items)
 
-    note = f"{split} split by {split_by}, {len(split_claims)} claims of {claims.name}; {data.summary()}"
-    known = (sha256_of(claims), split, len(split_claims), documents)
+    named = " and ".join(each.name for each in claims)
+    note = f"{split} split by {split_by}, {len(split_claims)} claims of {named}; {data.summary()}"
+    known = (*map(sha256_of, claims), split, len(split_claims), documents)
     about = About(split, fingerprint(known), "claims", len(split_claims))
     search = {"searches": True, "baselines": (TFIDF,), "sets": {TFIDF: about, "model": about}}
     return itemised(measure, (note,), opens=opened(options, known), digits=4, **search)
@@ -123,21 +125,23 @@ def _items(scores_QC: FloatArray | Scores, picked: Candidates) -> dict[str, Item
     }
 
 
-def claims_and_pages(root: str) -> tuple[Path, Path]:
+def claims_and_pages(root: str) -> tuple[list[Path], Path]:
     """Find FEVER's files under a data root.
 
     Raises:
-        BadInput: If one of them is missing.
+        BadInput: If there are no claims, or no pages.
     """
-    claims, pages = (_first(root, names) for names in (CLAIM_FILES, PAGE_FILES))
-    if claims is None or pages is None:
+    claims, pages = (_found(root, names) for names in (CLAIM_FILES, PAGE_FILES))
+    if not claims or not pages:
         raise BadInput(
             f"FEVER's claims and pages must lie under the data root {root!r}. Put {CLAIM_FILES[0]} "
             f"and {PAGE_FILES[0]}, from fever.ai, in {PLACES[0]}."
         )
-    return claims, pages
+    return claims, pages[0]
 
 
-def _first(root: str, names: tuple[str, ...]) -> Path | None:
-    paths = (Path(root) / place / name for place in PLACES for name in names)
-    return next((path for path in paths if path.exists()), None)
+def _found(root: str, names: tuple[str, ...]) -> list[Path]:
+    """The files of these names, in the first place that has any."""
+    places = ([Path(root) / place / name for name in names] for place in PLACES)
+    found = ([path for path in paths if path.exists()] for paths in places)
+    return next((paths for paths in found if paths), [])

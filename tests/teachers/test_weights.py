@@ -42,6 +42,21 @@ def test_any_part_changes_the_hash(copy: Path, file: str) -> None:
     assert hash_model(copy) != before
 
 
+def test_another_node_fetches_the_revision_of_the_plan(
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def snapshot_download(name: str, *, revision: str, **_: object) -> str:
+        asked.append(f"{name}@{revision}")
+        return str(copy)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    there = str(tmp_path / "hub" / "snapshots" / "0a1b2c")
+    assert on_this_machine(Model(hash_model(copy), "org/model", there)).path == str(copy)
+    assert asked == ["org/model@0a1b2c"]
+
+
 def test_weights_that_differ_from_the_plan_are_refused(copy: Path) -> None:
     model = resolve_model(str(copy))
     (copy / "config.json").write_bytes((copy / "config.json").read_bytes() + b"\n")

@@ -26,7 +26,7 @@ _OTHER_BACKENDS = {"onnx", "openvino"}
 _PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
-def resolve_model(name: str) -> Model:
+def resolve_model(name: str, revision: str | None = None) -> Model:
     """Find a model's folder and hash its contents.
 
     A plain Hugging Face encoder without ``modules.json`` is a model too; see `students.head` for what is
@@ -34,19 +34,20 @@ def resolve_model(name: str) -> Model:
 
     Args:
         name: ``all-MiniLM-L6-v2`` (the packaged one), a local folder, or a name on the Hugging Face hub.
+        revision: Which state of the hub's model is taken; None takes the newest one.
 
     Raises:
         BadInput: No such model, weights that are not the published ones, or weights not in safetensors.
     """
     from stillhouse.students.head import own_dimension, truncated
 
-    folder = model_folder(name)
+    folder = model_folder(name, revision)
     model = Model(sha256=hash_model(folder), name=name, path=str(folder.resolve()))
     kept = read_folder(folder).truncate_dim
     return truncated(model, min(kept, own_dimension(model))) if kept else model
 
 
-def model_folder(name: str) -> Path:
+def model_folder(name: str, revision: str | None = None) -> Path:
     """Find a model's folder and check what is in it, as `resolve_model` does, without hashing it."""
     require(bool(name.strip()), "name != ''", name=name)
     folder = Path(name).expanduser()
@@ -56,7 +57,7 @@ def model_folder(name: str) -> Path:
         is_path = name.startswith((".", "/", "~")) or name.count("/") > 1
         if is_path:
             raise BadInput(f"The model's folder must exist, but there is no {name}. Check the path.")
-        folder = _from_hub(name)
+        folder = _from_hub(name, revision)
     check_safetensors(folder)
     check_checksums(folder)
     return folder
@@ -77,7 +78,10 @@ def on_this_machine(model: Model) -> Model:
     Raises:
         BadInput: The weights found are not those of ``model``.
     """
-    found = model if Path(model.path).is_dir() else resolve_model(model.name)
+    path = Path(model.path)
+    # In the hub's cache a folder is named after its revision: the name alone may mean another one by now.
+    revision = path.name if path.parent.name == "snapshots" else None
+    found = model if path.is_dir() else resolve_model(model.name, revision)
     sha256 = hash_model(Path(found.path))
     if sha256 != model.sha256:
         raise BadInput(
@@ -121,14 +125,16 @@ def _packaged() -> Path:
     return folder
 
 
-def _from_hub(name: str) -> Path:
+def _from_hub(name: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     allowed = [f"*{suffix}" for suffix in sorted(_PARTS)]
     ignored = [f"{backend}/*" for backend in sorted(_OTHER_BACKENDS)]
     try:
-        return Path(snapshot_download(name, allow_patterns=allowed, ignore_patterns=ignored))
+        return Path(
+            snapshot_download(name, revision=revision, allow_patterns=allowed, ignore_patterns=ignored)
+        )
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise BadInput(
             f"{name} must be a local folder or a model of the Hugging Face hub that is cached or can be "

@@ -296,10 +296,10 @@ def plan(
             workspace,
             device,
         ):
-            request = Request(need=need, device=device, logs=workspace.root / "logs")
+            request = Request(need=need, device=device)
             return plan_sweep(options.on(device), workspace, request).rows()
     with _training(method, experiment, values, preset, **others) as (training, (workspace, device)):
-        request = Request(local=local, need=need, device=device, logs=workspace.root / "logs")
+        request = Request(local=local, need=need, device=device)
         return plan_training(training, workspace, request, refresh=False).rows()
 
 

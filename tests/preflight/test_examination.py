@@ -20,7 +20,8 @@ import stillhouse
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace, read_json, sha256_of, write_json
 from stillhouse.core.errors import BadInput
-from stillhouse.corpora.tables import ROWS_PER_SHARD
+from stillhouse.core.tokenizing import FastTokenizer
+from stillhouse.corpora.tables import ROWS_PER_SHARD, sample_of
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import as_mapping, changed, experiment_of, merged
@@ -38,6 +39,7 @@ from stillhouse.preflight.planned import Planned, sketched
 from stillhouse.preflight.same_space import same_space
 from stillhouse.preflight.weights import checkpoints_of, student_weights, teacher_weights
 from stillhouse.search.trial import Context
+from stillhouse.teachers.loading import tokenizer_of
 from stillhouse.teachers.store import StoreReader
 from stillhouse.values.data import Ensemble, Mined, Model, stores_in
 from stillhouse.values.stage import Stage
@@ -397,8 +399,10 @@ def test_the_disk_is_compared_with_the_need(
     assert finding.level == level
 
 
-def test_the_memory_of_a_step_counts_the_texts_that_are_read(context: Context) -> None:
-    """Negatives of each pair, fewer of them, micro-batches and batches by tokens; and the moving average."""
+def test_the_memory_of_a_step_counts_the_texts_that_are_read(
+    context: Context, healthy: Experiment, workspace: Workspace
+) -> None:
+    """Negatives of each pair, fewer of them, micro-batches, batches by tokens, the average, the padding."""
     method = load_method("rerank_kd")
     pairs = context.setting[Pairs]
     assert isinstance(pairs.examples.origin, Mined)
@@ -407,7 +411,7 @@ def test_the_memory_of_a_step_counts_the_texts_that_are_read(context: Context) -
     setting = context.setting.having(Pairs, mined)
 
     def states(stage: Stage) -> int:
-        return space._kept_states(stage, 10.0)
+        return space._kept_states(stage, 10)
 
     def planned(**values: Any) -> Stage:
         return method.plan(hyper_parameters(method, {"batch_size": 16, **values}), setting)
@@ -420,8 +424,12 @@ def test_the_memory_of_a_step_counts_the_texts_that_are_read(context: Context) -
     by_tokens = dataclasses.replace(plain, batch_tokens=1600)
     assert states(by_tokens) == 10 * states(plain), "1600 tokens, not 16 texts of 10"
     averaged = dataclasses.replace(plain, average=0.9)
-    more = space.training_bytes(averaged, 10.0) - space.training_bytes(plain, 10.0)
+    here = Planned(healthy, healthy.teacher.resolve(), context.setting, plain, workspace)
+    more = space.training_bytes(here, averaged) - space.training_bytes(here, plain)
     assert more == 4 * space._parameters(plain.student)
+    texts = sample_of(workspace, plain.examples.columns["text"], space.SAMPLE)[1]
+    lengths = FastTokenizer(Path(tokenizer_of(plain).path), plain.max_length).whole_lengths(texts)
+    assert lengths.mean() < space._longest(here, plain) == min(plain.max_length, lengths.max())
 
 
 def test_memory_that_does_not_suffice_is_an_error_and_the_teacher_is_not_run(
@@ -576,7 +584,9 @@ def test_the_plan_of_every_method_is_looked_at_and_its_own_random_words_are_no_e
     method = load_method(name)
     setting = dataclasses.replace(context.setting, distil_budget=4096, finetune_budget=4096)
     teacher = experiment.teacher.resolve()
-    stage = method.plan(method.PRESETS["paper"], setting)
+    # The small models have four layers of 32 dimensions.
+    narrow = {"bottleneck": 8, "unit": 2} if name == "crosslingual" else {}
+    stage = method.plan(hyper_parameters(method, narrow), setting)
     planned = Planned(experiment, teacher, setting, stage, workspace)
     assert not concerns(student_weights(planned))
     for check in (space.disk_space, space.memory):

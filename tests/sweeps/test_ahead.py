@@ -10,7 +10,6 @@ from stillhouse.core.artifacts import MANIFEST, Workspace, write_manifest
 from stillhouse.core.identity import canonical
 from stillhouse.core.job_clock import JobClock
 from stillhouse.search.options import SweepOptions
-from stillhouse.search.shared_stages import shared_stages
 from stillhouse.search.space import Categorical, Space
 from stillhouse.search.trial import Context
 from stillhouse.sweeps.ahead import ahead_of_sweep, ahead_of_training, training_left
@@ -41,14 +40,6 @@ def trained(workspace: Workspace, stage: Stage, seconds: float) -> None:
 def plan(context: Context) -> Stage:
     """Two stages: distil, then finetune on triples."""
     return context.plan(SMALL)
-
-
-def forecast_of(options: SweepOptions, context: Context, plan: Stage, *, slots: int = 1) -> Forecast:
-    forecast = Forecast(options, plan, context.workspace, slots)
-    forecast.shared = shared_stages(context, options.space)
-    of_baseline, choices = baseline_choices(context, plan, SMALL)
-    forecast.baseline = [of_baseline.plan(values) for values in choices]
-    return forecast
 
 
 def test_an_estimate_is_what_the_same_student_took_per_example(plan: Stage, workspace: Workspace) -> None:
@@ -90,13 +81,15 @@ def test_a_sweep_says_its_shared_stages_baselines_trials_refits_and_test(
     options = SweepOptions("s", context.method, space, experiment, tmp_path, trials=8, scheduler="none")
     distil, finetune = plan.chain()
     rest = f"3 runs of the MSE baseline, 8 trials ({finetune.examples_seen} examples each), final test"
-    forecast = forecast_of(options, context, plan)
+    forecast = Forecast(options, context, plan, workspace)
+    forecast.models = 0
     assert ahead_of_sweep(forecast) == f"To do: the stage distil, shared by all trials, {rest}."
     trained(workspace, distil, seconds=1.0)
     trained(workspace, dataclasses.replace(finetune, seed=7), seconds=60.0)
     of_baseline, choices = baseline_choices(context, plan, SMALL)
     longest = of_baseline.plan(choices[0]).examples_seen / distil.examples_seen
-    forecast = forecast_of(options, context, plan, slots=2)
+    forecast = Forecast(options, context, plan, workspace, slots=2)
+    forecast.models = 0
     parts = forecast.parts()
     assert parts is not None and parts["search"] == pytest.approx(4 * 60 + 3 * longest / 2, abs=longest)
     assert ahead_of_sweep(forecast).startswith(f"To do: {rest}; about 4:"), (

@@ -61,7 +61,7 @@ def run(options: Namespace) -> int:
     plan = {SWEEP: _sweep, TRAIN: _training, EMBED: _embedding}[what](options, _request(options))
     for line in plan.lines():
         show(line)
-    write_results(options, plan.as_json())
+    write_results(options, vars(plan))
     return 0
 
 
@@ -73,6 +73,8 @@ def _checked(options: Namespace) -> str:
     """
     what: str = options.planned
     known = (SWEEP, TRAIN, EMBED)
+    require(options.nodes >= 0, "--nodes >= 1", nodes=options.nodes)
+    require(options.speed is None or options.speed > 0, "--speed > 0", speed=options.speed)
     require(what in known, f"--for must be one of {', '.join(known)}", given=what)
     remedy = "Add --for train or --for embed."
     require(
@@ -106,7 +108,6 @@ def _request(options: Namespace) -> "Request":
         actors=options.actors,
         at_once=options.concurrency,
         device=device_of(options),
-        logs=root_of(options) / "logs",
     )
 
 

@@ -11,13 +11,15 @@ from stillhouse.core.artifacts import free_bytes
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import Spec
 from stillhouse.core.machine import available_memory
-from stillhouse.corpora.tables import ROWS_PER_SHARD, open_texts, shard_count, shard_size
+from stillhouse.core.tokenizing import FastTokenizer
+from stillhouse.corpora.tables import ROWS_PER_SHARD, open_texts, sample_of, shard_count, shard_size
 from stillhouse.preflight.finding import ERROR, NOTE, WARNING, Finding
-from stillhouse.preflight.planned import Planned
+from stillhouse.preflight.planned import SAMPLE, Planned
 from stillhouse.preflight.weights import checkpoints_of, kept_layers, layer_of, tensor_shapes
 from stillhouse.students.backbone import read_config
 from stillhouse.students.sizes import sizes
 from stillhouse.teachers.forward import default_batch_tokens
+from stillhouse.teachers.loading import tokenizer_of
 from stillhouse.training.module import build_student
 from stillhouse.values.data import Examples, FewerNegatives, Mined, Model, members_of, models_of
 from stillhouse.values.stage import Stage
@@ -60,7 +62,7 @@ def disk_space(planned: Planned, *, trials: int = 1) -> list[Finding]:
 def memory(planned: Planned) -> list[Finding]:
     """Compare the memory that teacher and training need with what is free on their device."""
     teacher = teacher_bytes(planned)
-    training = max(training_bytes(stage, planned.tokens_per_text) for stage in planned.stages)
+    training = max(training_bytes(planned, stage) for stage in planned.stages)
     free = _free_memory(planned.device)
     found = (
         f"the teacher needs about {in_bytes(teacher)} of memory and a step of training about "
@@ -145,24 +147,32 @@ def _student_bytes(planned: Planned, trials: int) -> int:
     return int(3 * KEPT * max(weights, default=0) + trials * sum(weights))
 
 
-def training_bytes(stage: Stage, tokens_per_text: float) -> int:
+def training_bytes(planned: Planned, stage: Stage) -> int:
     """Weights and what goes with each, the bank, a live teacher, and what the backward pass keeps."""
     bank = stage.objective.kwargs.get("bank")
     held = int(bank.kwargs["size"]) * _shape(stage.student)[1] * _WEIGHT if isinstance(bank, Spec) else 0
     live = _parameters(stage.live.model) * _WEIGHT if stage.live is not None else 0
     copies = _COPIES + (1 if stage.average else 0)
     weights = copies * _WEIGHT * _parameters(stage.student)
-    return weights + held + live + _kept_states(stage, tokens_per_text) + _LIBRARIES
+    return weights + held + live + _kept_states(stage, _longest(planned, stage)) + _LIBRARIES
 
 
-def _kept_states(stage: Stage, tokens_per_text: float) -> int:
-    """What the backward pass keeps of a batch of texts of the usual length."""
+def _longest(planned: Planned, stage: Stage) -> int:
+    """Tokens of the longest text of a stage, by a sample: a batch is padded to it."""
+    tables = [table for table in stage.examples.columns.values() if planned.workspace.finished(table)]
+    texts = [text for table in tables for text in sample_of(planned.workspace, table, SAMPLE)[1]]
+    texts = texts or list(planned.texts)
+    if not texts:
+        return stage.max_length
+    tokenizer = FastTokenizer(Path(tokenizer_of(stage).path), stage.max_length)
+    return min(stage.max_length, int(tokenizer.whole_lengths(texts).max()))
+
+
+def _kept_states(stage: Stage, longest: int) -> int:
+    """What the backward pass keeps of a batch whose texts are padded to the longest."""
     layers, (depth, width) = kept_layers(stage.student), _shape(stage.student)
     depth = depth if layers is None else len(layers)
-    tokens = stage.batch_tokens
-    if not tokens:
-        texts = _texts_per_row(stage.examples) * stage.batch_size
-        tokens = texts * int(min(stage.max_length, tokens_per_text))
+    tokens = stage.batch_tokens or _texts_per_row(stage.examples) * stage.batch_size * longest
     return tokens // stage.accumulate * depth * width * _PER_STATE
 
 

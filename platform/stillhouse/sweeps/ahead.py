@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.job_clock import duration
 from stillhouse.sweeps.baseline import baseline_name, rates_of
-from stillhouse.sweeps.forecast import Forecast
-from stillhouse.training.estimate import Paces, parts_of, plan_seconds, slower
+from stillhouse.sweeps.forecast import Forecast, Remaining, seconds_of_parts
+from stillhouse.training.estimate import Paces, parts_of
 from stillhouse.values.stage import Stage
 
 _WORTH_SAYING_S = 60
@@ -57,20 +57,13 @@ def ahead_of_training(plans: Sequence[Stage], workspace: Workspace, cores: float
 
 def training_left(plans: Sequence[Stage], workspace: Workspace, cores: float) -> float | None:
     """Estimate the seconds that plans will still take, one after the other; stages in common count once."""
-    left = 0.0
-    parts, seen = [], set[str]()
+    students, seen = [], set[str]()
     for plan in plans:
-        parts.append(parts_of(plan, workspace, without=seen))
+        students.append(parts_of(plan, workspace, without=seen))
         seen |= {part.fingerprint for part in plan.chain()}
-    live = [(part.kind, part.course, cores) for each in parts for part in each]
-    found = Paces(workspace).known(live)
-    speed = slower([(each, cores) for each in parts], found)
-    for each in parts:
-        seconds = plan_seconds(each, found, now=time.time(), cores=cores, speed=speed)
-        if seconds is None:
-            return None
-        left += seconds
-    return left
+    work = Remaining(students=students, cores=cores)
+    seconds = seconds_of_parts(work, Paces(workspace).known(work.live()), now=time.time())
+    return None if seconds is None else sum(seconds.values())
 
 
 def _time(seconds: float | None) -> str:

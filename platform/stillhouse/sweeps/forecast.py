@@ -1,11 +1,14 @@
 """About how many seconds a sweep will still take: its search, its refits, its test and export."""
 
+import contextlib
+import itertools
 import time
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import BadInput
 from stillhouse.core.job_clock import JobClock, Steps
 from stillhouse.core.notes import read_note, write_note
 from stillhouse.methods import load_method
@@ -13,7 +16,11 @@ from stillhouse.search.observer import Observer
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.scheduler import NEARLY_DONE
 from stillhouse.search.schedulers import load_scheduler
+from stillhouse.search.shared_stages import first_point, shared_stages
+from stillhouse.search.trial import Context
+from stillhouse.sweeps.baseline import baseline_choices
 from stillhouse.training.estimate import (
+    Course,
     Kind,
     Pace,
     Paces,
@@ -26,6 +33,7 @@ from stillhouse.training.estimate import (
     plan_seconds,
     slower,
 )
+from stillhouse.values.setting import Setting
 from stillhouse.values.stage import Stage
 
 READING, EMBEDDING, SEARCH, REFITS, DELIVERY = "reading", "embedding", "search", "refits", "test and export"
@@ -66,6 +74,19 @@ class Remaining:
     cores: float = 1.0
     refit_cores: float = 1.0
     models: int = 0
+
+    def live(self) -> Iterator[tuple[Kind, Course, float]]:
+        """Kind, course and cores of every stage of the students and the refits."""
+        for plans, cores in ((self.students, self.cores), (self.refits, self.refit_cores)):
+            for part in itertools.chain.from_iterable(plans):
+                yield part.kind, part.course, cores
+
+    def anew(self) -> "Remaining":
+        """The same if nothing that is not finished had begun."""
+        shared, students = (
+            [as_if_new(parts, kept=True) for parts in plans] for plans in (self.shared, self.students)
+        )
+        return replace(self, shared=shared, students=students)
 
 
 def seconds_of_parts(
@@ -165,13 +186,15 @@ def seconds_per_model(workspace: Workspace) -> float:
 
 
 class Forecast:
-    """What is left of a sweep that is about to run, or runs.
+    """What is left of a sweep that is planned, is about to run, or runs.
 
     Args:
         options: The sweep.
+        context: What all trials share.
         plan: Plan of any trial.
         workspace: Its workspace.
         slots: Trials at once.
+        refit: Setting of the refits; None if there are none.
 
     Attributes:
         shared: Stages that all trials share.
@@ -183,16 +206,39 @@ class Forecast:
         observer: Knows the trials and refits that run; None before they do.
     """
 
-    def __init__(self, options: SweepOptions, plan: Stage, workspace: Workspace, slots: int) -> None:
+    def __init__(
+        self,
+        options: SweepOptions,
+        context: Context,
+        plan: Stage,
+        workspace: Workspace,
+        *,
+        slots: int = 1,
+        refit: Setting | None = None,
+    ) -> None:
         self.options, self.plan, self.workspace, self.slots = options, plan, workspace, slots
         self.cores = self.refit_cores = options.need.cpus * options.need.workers
-        self.shared: Sequence[Stage] = ()
-        self.baseline: Sequence[Stage] = ()
-        self.refits: Sequence[Stage] = ()
-        self.ended = self.models = 0
+        self.shared: Sequence[Stage] = shared_stages(context, options.space)
+        self.baseline, self.refits = list[Stage](), list[Stage]()
+        point = first_point(options.space)
+        with contextlib.suppress(BadInput):  # The rows that tell its work may be recorded by a shared stage.
+            by_baseline, choices = baseline_choices(context, plan, point)
+            self.baseline = [by_baseline.plan(values) for values in choices]
+        if refit is not None:
+            longer = replace(context, setting=refit, points=()).plan(point)
+            self.refits = [longer] * min(options.experiment.budget.refit.top, options.trials)
+        self.ended, self.models = 0, tested_models(refit is not None)
         self.observer: Observer | None = None
         self._paces = Paces(workspace)
         self._stops, self._full = stops_of(options)
+
+    def stages(self) -> list[tuple[Stage, int]]:
+        """Every stage that the whole sweep trains, and how often."""
+        kept = {stage.fingerprint for stage in self.shared}
+        trial = [part for part in self.plan.chain() if part.fingerprint not in kept]
+        others = [part for plan in (*self.baseline, *self.refits) for part in plan.chain()]
+        numbers = ((self.shared, 1), (trial, self.options.trials), (others, 1))
+        return [(part, number) for parts, number in numbers for part in parts]
 
     def remaining(self) -> Remaining:
         """What is left now."""
@@ -212,11 +258,13 @@ class Forecast:
         numbers = [*trials, *range(self.options.trials - waiting, self.options.trials)]
         jobs = [*begun, *(of(stage) for stage in trials.values())]
         before = [*range(len(begun), len(jobs)), *range(len(jobs) + len(new), len(jobs) + len(new) + waiting)]
-        refits = (self.observer.refits if self.observer is not None else None) or self.refits
+        refits = [parts_of(each, self.workspace) for each in (self.observer.refits if self.observer else ())]
+        # Another sweep may have trained the point that stands for what has not begun.
+        refits = refits or [as_if_new(parts_of(stage, self.workspace)) for stage in self.refits]
         return Remaining(
             shared=[parts_of(stage, self.workspace) for stage in self.shared],
             students=[*jobs, *new, *([as_if_new(of(self.plan))] * waiting)],
-            refits=[parts_of(stage, self.workspace) for stage in refits if self.refits],
+            refits=refits if self.refits else [],
             stops=self._stops,
             stoppable={at for at, number in zip(before, numbers, strict=True) if number >= self._full},
             slots=self.slots,
@@ -228,13 +276,7 @@ class Forecast:
     def parts(self) -> dict[str, float] | None:
         """Estimate the seconds that are left, by part; None where nothing like it has run here."""
         work = self.remaining()
-        live = [
-            (part.kind, part.course, cores)
-            for group, cores in ((work.students, work.cores), (work.refits, work.refit_cores))
-            for parts in group
-            for part in parts
-        ]
-        paces = self._paces.known(live)
+        paces = self._paces.known(work.live())
         return seconds_of_parts(work, paces, now=time.time(), model_s=seconds_per_model(self.workspace))
 
     def left(self, clock: JobClock) -> float | None:

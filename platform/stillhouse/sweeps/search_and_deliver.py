@@ -1,6 +1,5 @@
 """The second half of a sweep: search, train the baseline beside it, deliver the best student."""
 
-import contextlib
 import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +8,6 @@ from stillhouse.cluster.resources import largest_share
 from stillhouse.cluster.slots import Slots
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import doing, say
-from stillhouse.core.errors import BadInput
 from stillhouse.core.job_clock import JobClock
 from stillhouse.core.notes import EXPORT_NOTE
 from stillhouse.evaluation.retrieval import DocSearch, start_search_pool
@@ -22,19 +20,19 @@ from stillhouse.search.options import LATENCY, SweepOptions
 from stillhouse.search.published_sweep import PublishedSweep
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.schedulers import points_of
-from stillhouse.search.shared_stages import build_shared, first_point, shared_stages
+from stillhouse.search.shared_stages import build_shared, first_point
 from stillhouse.search.study_backup import STUDY, ended_trials
 from stillhouse.search.trial import Context
 from stillhouse.search.tuner import search
 from stillhouse.sweeps.ahead import ahead_of_sweep
-from stillhouse.sweeps.baseline import Baseline, baseline_choices, baseline_name
+from stillhouse.sweeps.baseline import Baseline, baseline_name
 from stillhouse.sweeps.contenders import Candidate
 from stillhouse.sweeps.deliver import deliver
-from stillhouse.sweeps.forecast import DELIVERY, REFITS, SEARCH, Forecast, tested_models
+from stillhouse.sweeps.forecast import DELIVERY, REFITS, SEARCH, Forecast
 from stillhouse.sweeps.refit import refit
 from stillhouse.training.token_job import build_tokens_on_cluster
 from stillhouse.training.where import Where
-from stillhouse.values.stage import DevSuite, Stage
+from stillhouse.values.stage import DevSuite
 
 if TYPE_CHECKING:
     from stillhouse.evaluation.retrieval import SearchPool
@@ -91,7 +89,12 @@ def search_and_deliver(
     facts = {"baseline": baseline_name(options.method), **prepared.facts, **stated(options.experiment)}
     facts |= {f"data_{at}": "\n".join(each.lines()) for at, each in enumerate(prepared.understood, 1)}
     with Observer(options.name, context, tracker, facts, plan) as observer:
-        forecast = _forecast(options, context, plan, folder, slots(), _refit_plan(prepared, context, options))
+        forecast = Forecast(options, context, plan, workspace, slots=slots(), refit=prepared.refit)
+        forecast.ended = ended_trials(folder / STUDY)
+        alone = largest_share(options.need, max(1, len(forecast.refits)))
+        forecast.refit_cores = alone.cpus * alone.workers
+        if forecast.ended >= options.trials and (folder / EXPORT_NOTE).exists():
+            forecast.models, forecast.refits = 0, []
         say(ahead_of_sweep(forecast))
         forecast.observer, clock.left = observer, lambda: forecast.left(clock)
         with clock.part(SEARCH):
@@ -129,31 +132,6 @@ def search_and_deliver(
             )
     PublishedSweep(workspace, folder).publish()
     return delivered
-
-
-def _forecast(
-    options: SweepOptions, context: Context, plan: Stage, folder: Path, at_once: int, refit: Stage | None
-) -> Forecast:
-    """What is left of the sweep, for the line of what is ahead and for its clock."""
-    forecast = Forecast(options, plan, context.workspace, at_once)
-    forecast.shared, forecast.ended = shared_stages(context, options.space), ended_trials(folder / STUDY)
-    with contextlib.suppress(BadInput):  # The rows that tell its work may be recorded by a shared stage.
-        by_baseline, choices = baseline_choices(context, plan, first_point(options.space))
-        forecast.baseline = [by_baseline.plan(values) for values in choices]
-    if refit is not None:
-        top = min(options.experiment.budget.refit.top, options.trials)
-        forecast.refits = [refit] * top
-        forecast.refit_cores = largest_share(options.need, top).cpus * options.need.workers
-    delivered = forecast.ended >= options.trials and (folder / EXPORT_NOTE).exists()
-    forecast.models = 0 if delivered else tested_models(refit is not None)
-    return forecast
-
-
-def _refit_plan(prepared: Prepared, context: Context, options: SweepOptions) -> Stage | None:
-    """Plan of one refit; None if the experiment asks for none."""
-    if prepared.refit is None:
-        return None
-    return dataclasses.replace(context, setting=prepared.refit, points=()).plan(options.space.any_point)
 
 
 def _refits(

@@ -8,7 +8,7 @@ import contextlib
 import heapq
 import json
 import statistics
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -458,10 +458,6 @@ def parts_of(
     return found
 
 
-def as_if_new(parts: Iterable[Part]) -> list[Part]:
-    """The same stages before anything was trained."""
-    return [part._replace(course=Course(), done=False) for part in parts]
-
-
-Left = Callable[[], float | None]
-"""Estimates the seconds that are left; None where that cannot be told."""
+def as_if_new(parts: Iterable[Part], *, kept: bool = False) -> list[Part]:
+    """The same stages before anything was trained; with ``kept``, those that are finished stay so."""
+    return [part if kept and part.done else part._replace(course=Course(), done=False) for part in parts]

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,12 @@ from stillhouse.experiments.shares import examples_of
 from stillhouse.experiments.unread import Unread
 from stillhouse.teachers.loading import tokenizer_of
 from stillhouse.teachers.weights import on_this_machine
+from stillhouse.training.in_memory import prompt_of
 from stillhouse.training.table import student_reader
-from stillhouse.values.data import Collection, Examples, Model, Store, TextTable, TokenTable, stores_in
+from stillhouse.values.data import Examples, Model, Store, TextTable, TokenTable, stores_in
 from stillhouse.values.data import Teacher as AnyTeacher
 from stillhouse.values.setting import Setting
-from stillhouse.values.stage import DevSuite, Stage
+from stillhouse.values.stage import Stage
 
 SAMPLE = 20_000
 """Texts that are read of a large corpus."""
@@ -47,37 +48,40 @@ class Counted:
         stores: The teacher's vectors that the command makes or finds.
         workspace: Where the texts were read: the workspace itself, or a folder that is removed again.
         factor: How many times as many texts to distil on there are as were read.
-        seconds: Seconds that reading took.
+        unread_s: Estimated seconds of reading the others.
     """
 
     prepared: Prepared
     stores: tuple[Store, ...]
     workspace: Workspace
-    factor: float
-    seconds: float
-
-    @property
-    def share(self) -> float:
-        """Share of the texts to distil on that was read."""
-        return min(1.0, 1.0 / self.factor)
+    factor: float = 1.0
+    unread_s: float = 0.0
 
     def times(self, table: TextTable) -> float:
         """How many times as many rows a table has in truth."""
-        source = self.prepared.setting.get(Sentences)
-        main = [] if source is None else [store.texts for store in stores_in(source.store)]
-        return self.factor if table in main else 1.0
+        return self.factor if table in _distilled_on(self.prepared) else 1.0
 
     def rows(self, table: TextTable) -> int:
         """Number of rows of a table, in truth or estimated."""
         return round(self.times(table) * len(open_texts(self.workspace, table)))
 
-    def tokens(self, table: TextTable, model: Model, max_length: int, prompt: str = "") -> float:
+    def tokens(self, table: TextTable, model: Model, max_length: int, prompt: str = "") -> int:
         """Number of tokens of a table; of a large one estimated from evenly spread texts."""
         rows = len(open_texts(self.workspace, table))
-        count = rows if rows <= COUNTED else SAMPLE
-        texts = sample_of(self.workspace, table, count)[1]
+        texts = sample_of(self.workspace, table, rows if rows <= COUNTED else SAMPLE)[1]
         ids, _ = FastTokenizer(Path(model.path), max_length)([prompt + text for text in texts])
-        return self.rows(table) * len(ids) / max(1, len(texts))
+        return round(self.rows(table) * len(ids) / max(1, len(texts)))
+
+    def bytes(self, table: TextTable) -> float:
+        """Bytes of a table of texts."""
+        files = self.workspace.path(table).rglob("*")
+        return sum(file.stat().st_size for file in files if file.is_file()) * self.times(table)
+
+
+def _distilled_on(prepared: Prepared) -> list[TextTable]:
+    """The tables of the texts to distil on."""
+    source = prepared.setting.get(Sentences)
+    return [] if source is None else [store.texts for store in stores_in(source.store)]
 
 
 @contextlib.contextmanager
@@ -86,8 +90,7 @@ def counted(
     workspace: Workspace,
     teacher: AnyTeacher,
     device: str,
-    *,
-    refresh: bool = False,
+    refresh: bool,
     unread: Unread | None = None,
 ) -> Iterator[Counted]:
     """Read an experiment's data to count it; what is small is kept in the workspace, as by its run.
@@ -103,65 +106,41 @@ def counted(
     Raises:
         BadInput: The data cannot be read, or the rows of a large corpus cannot be estimated.
     """
-    began = time.monotonic()
-    skipped = unread or Unread()
-    where = Embedding(local=True, device=device)
-    context = Preparation(
-        experiment, workspace, where, refresh, unread=skipped, found=teacher, measures=False
-    )
-    source = experiment.source
+    began, where, skipped = time.monotonic(), Embedding(local=True, device=device), unread or Unread()
+
+    def read(part: Experiment, place: Workspace) -> Preparation:
+        return Preparation(part, place, where, refresh, unread=skipped, found=teacher, measures=False)
+
+    source, context = experiment.source, read(experiment, workspace)
     if not isinstance(source, Sentences) or source.is_pydocs or source.at_hand(context):
-        prepared = context.sized()
-        yield Counted(prepared, tuple(context.stores), workspace, 1.0, time.monotonic() - began)
+        yield Counted(context.sized(), tuple(context.stores), workspace)
         return
     with tempfile.TemporaryDirectory(prefix="stillhouse-") as folder:
         scratch = Workspace(Path(folder) / "runs")
         scratch.claim()
-        few, wanted = _smaller(source, Path(folder))
+        few, times = _smaller(source, Path(folder))
         say(f"  reading {SAMPLE:,} texts of {source.described} at most, to estimate the rest")
-        part = changed(experiment, few)
-        context = Preparation(part, scratch, where, unread=skipped, found=teacher, measures=False)
+        context = read(changed(experiment, few), scratch)
         prepared = context.sized()
-        seconds = time.monotonic() - began
-        yield Counted(
-            prepared, tuple(context.stores), scratch, _times(prepared, scratch, source, wanted), seconds
-        )
-
-
-def _times(prepared: Prepared, workspace: Workspace, source: Sentences, wanted: float) -> float:
-    """How many times as many texts to distil on there are as were read.
-
-    As many are held out of few texts as of many.
-
-    Args:
-        prepared: What was made of the texts that were read.
-        workspace: Holds them.
-        source: Their source, which says how many are held out for dev and for test each.
-        wanted: How many times as many texts there are in all.
-    """
-    main = {store.texts for store in stores_in(prepared.setting[Sentences].store)}
-    read = sum(len(open_texts(workspace, table)) for table in main)
-    # A split sets apart a fifth at most for either.
-    apart = min(2 * source.held_out, read * 2 // 3)
-    total = wanted * (read + apart)
-    return ((min(total, source.count) if source.count else total) - apart) / read
+        rows = sum(len(open_texts(scratch, table)) for table in set(_distilled_on(prepared)))
+        # As many are held out of few texts as of many: a fifth at most for dev and for test each.
+        apart = min(2 * source.held_out, rows * 2 // 3)
+        wanted = times * (rows + apart)
+        factor = (min(wanted, source.count or wanted) - apart) / rows
+        seconds = (time.monotonic() - began) * max(0.0, factor - 1)
+        yield Counted(prepared, tuple(context.stores), scratch, factor, seconds)
 
 
 def _smaller(source: Sentences, folder: Path) -> tuple[dict[str, Any], float]:
     """What makes a large corpus small, and how many times as many texts it has."""
     corpus = source.corpus
-    stream = hub_name(corpus) is not None or "://" in corpus
-    files = [] if stream or source.sources else list_files(corpus)[1]
+    listed = hub_name(corpus) is None and "://" not in corpus and not source.sources
+    files = list_files(corpus)[1] if listed else []
     largest = Path(max(files, key=lambda file: file.size).path) if files else None
     if largest is None or largest.suffix in (*PACKED, ".parquet", ".arrow"):
-        require(
-            bool(source.count),
-            "the number of texts must be known to plan with this corpus"
-            if largest is None
-            else "the number of texts must be known to plan with compressed files",
-            remedy="Give --sentences N.",
-            **({"corpus": corpus} if largest is None else {"file": largest.name}),
-        )
+        of = "this corpus" if largest is None else "compressed files"
+        rule = f"the number of texts must be known to plan with {of}"
+        require(bool(source.count), rule, corpus=corpus, remedy="Give --sentences N.")
         few = min(SAMPLE, source.count or 0)
         return {"sentences.count": few}, (source.count or 0) / few
     with largest.open("rb") as file:
@@ -173,76 +152,41 @@ def _smaller(source: Sentences, folder: Path) -> tuple[dict[str, Any], float]:
     return {"sentences.corpus": str(place), "sentences.count": None}, times
 
 
-@dataclass(frozen=True)
-class TextCount:
-    """Texts that a command reads.
-
-    Attributes:
-        label: Name of the table.
-        what: Whose tokens were counted: the teacher's or the student's.
-        rows: Number of texts.
-        tokens: Number of tokens.
-    """
-
-    label: str
-    what: str
-    rows: int
-    tokens: int
-
-
-def tables_to_embed(known: Counted, workspace: Workspace) -> list[tuple[Store, TextCount]]:
-    """The stores that are not finished, with the texts of each and the teacher's tokens."""
+def stores_to_make(known: Counted, workspace: Workspace) -> list[tuple[Store, int]]:
+    """The stores that are not finished, with the number of tokens that their teacher reads."""
     found = []
     for store in known.stores:
-        if known.workspace is workspace and workspace.finished(store):
-            continue
-        tokens = 0.0
-        if isinstance(store.teacher, Model):
-            local = on_this_machine(store.teacher)
-            tokens = known.tokens(store.texts, local, store.max_length, store.prompt)
-        count = TextCount(store.label, "teacher", known.rows(store.texts), round(tokens))
-        found.append((store, count))
+        if known.workspace is not workspace or not workspace.finished(store):
+            local = on_this_machine(store.teacher) if isinstance(store.teacher, Model) else None
+            tokens = known.tokens(store.texts, local, store.max_length, store.prompt) if local else 0
+            found.append((store, tokens))
     return found
 
 
-def token_tables(known: Counted, stages: Sequence[Stage]) -> list[tuple[TokenTable, int, int]]:
-    """The token tables that stages read, each once, with rows and tokens."""
+def token_tables(known: Counted, stages: Iterable[Stage]) -> list[tuple[TokenTable, int]]:
+    """The token tables that stages read, each once, with their number of tokens."""
     tables: dict[str, TokenTable] = {}
     for stage in stages:
         reader = student_reader(stage, tokenizer_of(stage))
         tables |= {table.fingerprint: table for table in reader.tables(stage.examples).values()}
-    found = []
-    for table in tables.values():
-        prompt = table.prompts[0][1] if table.prompts else table.prompt
-        tokens = known.tokens(table.texts, table.tokenizer, table.max_length, prompt)
-        found.append((table, known.rows(table.texts), round(tokens)))
-    return found
+    return [
+        (table, known.tokens(table.texts, table.tokenizer, table.max_length, prompt_of(table)))
+        for table in tables.values()
+    ]
 
 
-def suite_tokens(known: Counted, suite: DevSuite, stage: Stage) -> int:
-    """Tokens that the student of a stage encodes for a suite; evaluators of other texts count nothing."""
-    model = tokenizer_of(stage)
+def suite_tokens(known: Counted, stage: Stage) -> float:
+    """Tokens that a student encodes for an evaluation; evaluators of other texts count nothing."""
     total = 0.0
-    for evaluator in suite.evaluators:
-        pairs = evaluator.kwargs.get("pairs")
-        for value in evaluator.kwargs.values():
-            for table, most in _read_by(value, pairs):
-                rows = known.rows(table)
-                total += known.tokens(table, model, stage.max_length) * min(
-                    1.0, (most or rows) / max(1, rows)
-                )
-    return round(total)
-
-
-def _read_by(value: Any, pairs: int | None) -> Iterator[tuple[TextTable, int | None]]:
-    """Tables that an argument of an evaluator stands for, each with the most texts that are read of it."""
-    if isinstance(value, Collection):
-        yield value.queries, None
-        yield value.passages, None
-    elif isinstance(value, Examples):
-        yield from ((table, None) for table in value.columns.values())
-    elif isinstance(value, Store):
-        yield value.texts, pairs
+    for arguments in (each.kwargs for each in (stage.dev.evaluators if stage.dev else ())):
+        for value in arguments.values():
+            most = arguments.get("pairs") if isinstance(value, Store) else None
+            parts = value.columns if isinstance(value, Examples) else getattr(value, "__dict__", {})
+            for table in (each for each in parts.values() if isinstance(each, TextTable)):
+                rows = max(1, known.rows(table))
+                tokens = known.tokens(table, tokenizer_of(stage), stage.max_length)
+                total += tokens * min(1.0, (most or rows) / rows)
+    return total
 
 
 def with_rows(setting: Setting, known: Counted) -> Setting:
@@ -257,13 +201,3 @@ def with_rows(setting: Setting, known: Counted) -> Setting:
         there = round(sentences.rows * known.factor)
         setting = setting.having(Sentences, dataclasses.replace(sentences, rows=there))
     return dataclasses.replace(setting, rows=rows)
-
-
-def text_bytes(known: Counted, tables: Sequence[TextTable]) -> Mapping[TextTable, float]:
-    """Bytes of the tables of texts."""
-    found = {}
-    for table in tables:
-        folder = known.workspace.path(table)
-        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-        found[table] = size * known.times(table)
-    return found

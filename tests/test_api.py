@@ -1,5 +1,6 @@
 """The Python interface: public names, lazy imports, and the way from an experiment to an exported student."""
 
+import inspect
 import os
 import subprocess
 import sys
@@ -22,7 +23,8 @@ from stillhouse import (
     TeacherChoice,
     TransformerChoice,
 )
-from stillhouse.cli.main import main
+from stillhouse.cli.arguments import FLAGS
+from stillhouse.cli.main import main, parser
 from stillhouse.core.artifacts import Workspace, write_manifest
 from stillhouse.core.identity import fingerprint
 from stillhouse.methods import load_method, with_defaults
@@ -205,7 +207,7 @@ def test_invalid_values_are_refused_before_any_work(experiment: Experiment, tmp_
 def test_a_sweep_is_the_same_by_the_interface_and_by_the_command(
     tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both put the same options together; a grid's number of trials is asked for by the command."""
+    """Both put the same options together, also where none is given."""
     asked: list[SweepOptions] = []
 
     def noted(options: SweepOptions) -> dict[str, Any]:
@@ -260,10 +262,20 @@ def test_a_sweep_is_the_same_by_the_interface_and_by_the_command(
     given = [part for name, value in flags.items() for part in (f"--{name}", str(value))]
     assert main(["sweep", "mse", *given]) == 1
     assert asked[0] == asked[1] and asked[0].space.fixed["batch_size"] == 16
-    given[given.index("random")] = "grid"
-    assert main(["sweep", "mse", *given]) == 1 and asked[2] != asked[0]
-    del given[given.index("--trials") : given.index("--trials") + 2]
-    assert main(["sweep", "mse", *given]) == 2 and len(asked) == 3
+    few = ["--teacher", str(tiny_model), "--corpus", str(corpus), "--root", str(tmp_path)]
+    assert main(["sweep", "mse", *few]) == 1
+    stillhouse.sweep("mse", replace(experiment, seed=0), root=tmp_path)
+    assert asked[2] == asked[3] != asked[0]
+    assert main(["sweep", "mse", *few, "--sampler", "grid"]) == 2 and len(asked) == 4
+
+
+def test_the_interface_has_every_option_of_the_command() -> None:
+    commands: Any = parser()._commands()  # type: ignore[attr-defined]
+    own = {"file", "variant", "fractions", "local", "set", "like", "json", "verify", "cache_gb", "help"}
+    for name, declared in (("sweep", stillhouse.Search), ("train", stillhouse.FromFile)):
+        flags = {action.dest for action in commands[name]._actions} - own - set(FLAGS)
+        keywords = {*inspect.signature(getattr(stillhouse, name)).parameters, *declared.__annotations__}
+        assert flags <= keywords, flags - keywords
 
 
 FILE = """

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stillhouse.api import (
         FromFile,
-        Place,
         compare,
         distil,
         doctor,
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from stillhouse.experiments.teacher import TeacherChoice
     from stillhouse.preflight.finding import Finding
     from stillhouse.reports.rows import Rows
+    from stillhouse.search.keywords import Place, Resources, Search
     from stillhouse.sweeps.results import Exported, Trained
     from stillhouse.values.mining import Mining
 
@@ -64,8 +64,10 @@ __all__ = [
     "Place",
     "RecurrentChoice",
     "Refit",
+    "Resources",
     "Rows",
     "Scores",
+    "Search",
     "SearchCollection",
     "Selection",
     "Sentences",
@@ -99,10 +101,13 @@ _MODULES = {
     "Mining": "values.mining",
     "Pairs": "experiments.kinds.pairs",
     "Parallel": "experiments.kinds.parallel",
+    "Place": "search.keywords",
     "RecurrentChoice": "experiments.students.recurrent",
     "Refit": "experiments.budget",
+    "Resources": "search.keywords",
     "Rows": "reports.rows",
     "Scores": "experiments.kinds.scores",
+    "Search": "search.keywords",
     "SearchCollection": "experiments.kinds.collection",
     "Selection": "experiments.selection",
     "Sentences": "experiments.kinds.sentences",
@@ -114,7 +119,6 @@ _MODULES = {
     **dict.fromkeys(
         (
             "FromFile",
-            "Place",
             "compare",
             "distil",
             "doctor",

@@ -5,15 +5,12 @@ and a call that was interrupted resumes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-from stillhouse.cluster.connection import joins
-from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import Workspace, root_folder
-from stillhouse.core.devices import require_device, resolve_device
 from stillhouse.core.errors import require
 from stillhouse.core.remotes import default_remote
 from stillhouse.experiments.budget import DISTIL, Budget
@@ -26,9 +23,9 @@ from stillhouse.experiments.memory import in_files
 from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.reports.rows import Rows
+from stillhouse.search.keywords import Place, Resources, Search, refuse_unknown
 from stillhouse.sweeps.results import Exported, Trained
-from stillhouse.sweeps.session import opened_workspace, session
-from stillhouse.training.where import Where, threads_alone
+from stillhouse.sweeps.session import device_of, need_of, opened_workspace, session_of, where_of
 
 if TYPE_CHECKING:
     from stillhouse.core.types import Encoder
@@ -39,23 +36,8 @@ if TYPE_CHECKING:
     from stillhouse.sweeps.verify import Checked
 
 
-class Place(TypedDict, total=False):
-    """Where a call works.
-
-    Attributes:
-        root: The workspace's folder; None takes ``$STILLHOUSE_ROOT``, else ``./runs``.
-        remote: Address of the remote that keeps the workspace for all nodes; None takes
-            ``$STILLHOUSE_REMOTE``, and an empty one has none.
-        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
-    """
-
-    root: Path | str | None
-    remote: str | None
-    device: str
-
-
-class FromFile(Place, total=False):
-    """An experiment file, and where a call works (`Place`).
+class FromFile(Resources, total=False):
+    """An experiment file, and what a training may use (`Resources`).
 
     Attributes:
         file: Experiment file; its method, preset and values count where the call names no others.
@@ -134,16 +116,14 @@ def embed(
     experiment: Experiment | None = None,
     *,
     local: bool = True,
-    refresh: bool = False,
-    **place: Unpack[Place],
+    **resources: Unpack[Resources],
 ) -> "Prepared":
     """Read an experiment's data and run the teacher over it once.
 
     Args:
         experiment: The data and the teacher; None takes the defaults.
         local: Whether to work in this process; otherwise Ray is joined or started.
-        refresh: Whether corpora are read again.
-        place: `Place`.
+        resources: `Resources`.
 
     Returns:
         The prepared data, and facts about it.
@@ -153,10 +133,12 @@ def embed(
     """
     from stillhouse.experiments.preparation import prepare
 
-    experiment = in_files(experiment or Experiment(), root_folder(place.get("root")))
+    refuse_unknown(resources, Resources)
+    experiment = in_files(experiment or Experiment(), root_folder(resources.get("root")))
     experiment.check()
-    with _session(local=local, **place) as (workspace, device):
-        return prepare(experiment, workspace, Embedding(local=local, device=device), refresh=refresh)
+    with session_of(resources, local=local) as (workspace, device):
+        embedding = Embedding(actors=resources.get("actors", 0), local=local, device=device)
+        return prepare(experiment, workspace, embedding, refresh=resources.get("refresh", False))
 
 
 def read_experiment(
@@ -191,7 +173,6 @@ def train(
     values: Mapping[str, Any] | None = None,
     preset: str = "",
     local: bool = True,
-    workers: int = 1,
     **others: Unpack[FromFile],
 ) -> Trained:
     """Train one student with one method.
@@ -202,29 +183,25 @@ def train(
         values: Hyper-parameters that differ from the preset, or from the file.
         preset: One of the method's presets, such as ``paper`` or ``repo`` (`stillhouse presets METHOD`);
             empty takes that of the file, or ``paper``.
-        local: Whether to work in this process; otherwise Ray is joined or started.
-        workers: Training processes; more than one needs Ray or starts plain processes.
-        others: `FromFile`: an experiment file, and where to work.
+        local: Whether to work in this process; otherwise Ray is joined or started. Several workers are plain
+            processes then.
+        others: `FromFile`: an experiment file, and what the training may use.
 
     Raises:
         BadInput: If an input cannot be used; the message says why and what to do.
     """
     from stillhouse.sweeps.curve import train_at
 
-    need = Need(workers, 1, None)
-    with _training(method, experiment, values, preset, local=local, need=need, **others) as (
-        training,
-        opened,
-    ):
-        workspace, device = opened
+    with _training(method, experiment, values, preset, local, others) as (training, workspace, device):
         (point,) = train_at(
             (training.experiment.budget.fraction,),
             training.method,
             training.hp,
             training.experiment,
             workspace,
-            Embedding(local=local, device=device),
-            Where(device=device, threads=threads_alone(local=local, workers=workers), workers=workers),
+            Embedding(actors=others.get("actors", 0), local=local, device=device),
+            where_of(others, device, local=local),
+            refresh=others.get("refresh", False),
             teacher=training.teacher,
         )
     return Trained(Path(point.folder), point.metrics, point.seconds)
@@ -236,7 +213,6 @@ def doctor(
     *,
     values: Mapping[str, Any] | None = None,
     preset: str = "",
-    workers: int = 1,
     **others: Unpack[FromFile],
 ) -> "list[Finding]":
     """Check what `train` would do: weights, vectors, prompts, lengths, temperature, disk and memory.
@@ -252,7 +228,8 @@ def doctor(
     """
     from stillhouse.preflight.examination import examine
 
-    with _training(method, experiment, values, preset, **others) as (training, (workspace, device)):
+    workers = others.pop("workers", 1)
+    with _training(method, experiment, values, preset, True, others) as (training, workspace, device):
         return examine(
             training.method, training.hp, training.experiment, workspace, device=device, workers=workers
         )
@@ -266,7 +243,6 @@ def plan(
     values: Mapping[str, Any] | None = None,
     preset: str = "",
     local: bool = True,
-    workers: int = 1,
     **others: Unpack[FromFile],
 ) -> Rows:
     """Say what a training or a sweep will take on this machine, before it is run.
@@ -278,7 +254,6 @@ def plan(
         values: See `train`.
         preset: See `train`.
         local: See `train`; a sweep always runs on Ray.
-        workers: Training processes, of each trial in a sweep.
         others: See `train`.
 
     Returns:
@@ -289,80 +264,36 @@ def plan(
     """
     from stillhouse.sweeps.planning.plan import Request, plan_sweep, plan_training
 
-    need = Need(workers, 1, None)
+    need, actors = need_of(others), others.get("actors", 0)
     if trials:
-        options = _sweep(method, experiment, values, preset, need=need, trials=trials, **others)
-        with session(options.root, device=options.device, local=True, remote=options.remote) as (
-            workspace,
-            device,
-        ):
-            request = Request(need=need, device=device)
+        search: dict[str, Any] = {**others, "space": others.get("file"), "trials": trials}
+        search.pop("file", None)
+        options = _sweep(method, experiment, values, preset, search)
+        with session_of(others, local=True) as (workspace, device):
+            request = Request(need=need, actors=actors, device=device)
             return plan_sweep(options.on(device), workspace, request).rows()
-    with _training(method, experiment, values, preset, **others) as (training, (workspace, device)):
-        request = Request(local=local, need=need, device=device)
-        return plan_training(training, workspace, request, refresh=False).rows()
+    with _training(method, experiment, values, preset, True, others) as (training, workspace, device):
+        request = Request(local=local, need=need, actors=actors, device=device)
+        return plan_training(training, workspace, request, refresh=others.get("refresh", False)).rows()
 
 
 def sweep(
     method: str = "",
     experiment: Experiment | None = None,
     *,
-    space: Path | str | None = None,
-    section: str = "",
-    scale: str = "",
-    data_root: Path | str = "",
     values: Mapping[str, Any] | None = None,
     preset: str = "",
-    trials: int | None = None,
-    sampler: str = "tpe",
-    scheduler: str = "asha",
-    objectives: Sequence[str] = ("quality",),
-    full: int = 1,
-    concurrency: int = 0,
-    name: str = "",
-    register: str = "",
-    register_anyway: bool = False,
-    refresh: bool = False,
-    workers: int = 1,
-    cpus_per_worker: float = 1,
-    gpus_per_worker: float | None = None,
-    actors: int = 0,
-    address: str | None = None,
-    wait_for_nodes: float | None = None,
-    verbose: bool = False,
-    **place: Unpack[Place],
+    **search: Unpack[Search],
 ) -> dict[str, Any]:
     """Search a method's hyper-parameters, and deliver the best student. The same call resumes.
 
     Args:
         method: Name of the method, such as ``ibkd``; empty takes that of the experiment file.
         experiment: What all trials share; None takes the fields of the experiment file, or the defaults.
-        space: Experiment file; without a search space in it, or for None, the method's own is searched.
-        section: ``space`` (the grid) or ``continuous``; empty chooses by the sampler.
-        scale: Name of a scale of the file, such as ``small``; empty takes the full size.
-        data_root: Folder that ``$STILLHOUSE_DATA`` stands for in the file; empty takes the environment's.
         values: Hyper-parameters that are fixed.
         preset: Source of the hyper-parameters that are neither searched nor fixed: one of the method's
             presets, such as ``paper`` or ``repo``; empty takes that of the file, or ``paper``.
-        trials: Number of trials in all; a larger number later extends the sweep. None takes eight; a grid
-            needs a number.
-        sampler: ``tpe``, ``random``, ``qmc`` or ``grid``.
-        scheduler: Rule that stops weak trials early, such as ``asha``; ``none`` stops none.
-        objectives: ``quality`` alone, or with ``size`` or ``latency``.
-        full: Number of trials that are never stopped early.
-        concurrency: Number of trials at once; 0 runs as many as fit.
-        name: Name of the sweep; empty takes the method's.
-        register: Name in the MLflow model registry; empty derives it from the sweep's name.
-        register_anyway: Whether to register a student that is worse than the baseline on the test split.
-        refresh: Whether corpora are read again.
-        workers: Training processes per trial.
-        cpus_per_worker: CPUs of each of them.
-        gpus_per_worker: GPUs of each of them; None takes one where the device is a GPU.
-        actors: Processes of the teacher; 0 runs as many as fit.
-        address: Address of a Ray cluster; None takes the job's, or starts a local one.
-        wait_for_nodes: Seconds to wait for the nodes of one trial; None takes what suits the cluster.
-        verbose: Whether the output of the libraries is shown.
-        place: `Place`.
+        search: `Search`: the options of `stillhouse sweep`, with its defaults.
 
     Returns:
         ``student``, ``teacher``, ``baseline``, ``untrained`` and ``trials``, as ``--json`` writes them.
@@ -372,33 +303,7 @@ def sweep(
     """
     from stillhouse.sweeps.sweep import sweep as run_sweep
 
-    options = _sweep(
-        method,
-        experiment,
-        values,
-        preset,
-        file=space,
-        section=section,
-        scale=scale,
-        data_root=data_root,
-        need=Need(workers, cpus_per_worker, gpus_per_worker),
-        trials=trials,
-        sampler=sampler,
-        scheduler=scheduler,
-        objectives=tuple(objectives),
-        full=full,
-        at_once=concurrency,
-        name=name,
-        register=register,
-        register_anyway=register_anyway,
-        refresh=refresh,
-        actors=actors,
-        address=address,
-        wait_s=wait_for_nodes,
-        verbose=verbose,
-        **place,
-    )
-    return run_sweep(options)
+    return run_sweep(_sweep(method, experiment, values, preset, search))
 
 
 def compare(
@@ -455,7 +360,8 @@ def evaluate(
     from stillhouse.sweeps.begun import sweep_of_model
     from stillhouse.sweeps.measuring import measure_models
 
-    with _session(**place) as (workspace, device):
+    refuse_unknown(place, Place)
+    with session_of(place, local=True) as (workspace, device):
         if experiment is None:
             file = sweep_of_model(str(model), workspace.root)
             experiment = experiment_of(load_base(file).experiment) if file else Experiment()
@@ -503,7 +409,7 @@ def export(
     from stillhouse.training.models import stage_of
 
     check_form(form)
-    workspace, _ = _workspace(root=root, remote=remote)
+    workspace = opened_workspace(root_folder(root), default_remote() if remote is None else remote)
     first, *others = (stage_of(str(name), workspace) for name in (stage, *soup))
     return exported(first, Path(folder), form=form, soup=others)
 
@@ -537,8 +443,12 @@ def load(model: str | Path, **place: Unpack[Place]) -> "Encoder":
     """
     from stillhouse.training.models import open_model
 
-    workspace, device = _workspace(**place)
-    encoder: Encoder = open_model(str(model), workspace, device)
+    refuse_unknown(place, Place)
+    remote = place.get("remote")
+    workspace = opened_workspace(
+        root_folder(place.get("root")), default_remote() if remote is None else str(remote)
+    )
+    encoder: Encoder = open_model(str(model), workspace, device_of(place, local=True))
     return encoder
 
 
@@ -548,28 +458,30 @@ def _training(
     experiment: Experiment | None,
     values: Mapping[str, Any] | None,
     preset: str,
-    *,
-    file: Path | str | None = None,
-    scale: str = "",
-    variant: str = "",
-    data_root: Path | str = "",
-    local: bool = True,
-    need: Need | None = None,
-    **place: Unpack[Place],
-) -> "Iterator[tuple[Training, tuple[Workspace, str]]]":
+    local: bool,
+    others: FromFile,
+) -> "Iterator[tuple[Training, Workspace, str]]":
     """Check what `train` trains, then yield it with the opened workspace and the device."""
     from stillhouse.sweeps.runs import chosen_runs, experiment_in, only_one, training_of
 
-    variants, root = (variant,) if variant else (), str(data_root)
-    runs = chosen_runs(file, method=method, preset=preset, scale=scale, variants=variants, data_root=root)
+    refuse_unknown(others, FromFile)
+    file, variant, data_root = others.get("file"), others.get("variant", ""), str(others.get("data_root", ""))
+    runs = chosen_runs(
+        file,
+        method=method,
+        preset=preset,
+        scale=others.get("scale", ""),
+        variants=(variant,) if variant else (),
+        data_root=data_root,
+    )
     run = only_one(runs, str(file))
     if experiment is None:
-        experiment = experiment_in(run, data_root=root) if file is not None else Experiment()
-    experiment = in_files(experiment, root_folder(place.get("root")))
+        experiment = experiment_in(run, data_root=data_root) if file is not None else Experiment()
+    experiment = in_files(experiment, root_folder(others.get("root")))
     training = training_of(run, experiment, values=values, source=str(file or ""), values_source="values")
-    with _session(local=local, need=need, **place) as opened:
+    with session_of(others, local=local) as (workspace, device):
         training.say_notes()
-        yield training, opened
+        yield training, workspace, device
 
 
 def _sweep(
@@ -577,64 +489,17 @@ def _sweep(
     experiment: Experiment | None,
     values: Mapping[str, Any] | None,
     preset: str,
-    *,
-    file: Path | str | None = None,
-    scale: str = "",
-    data_root: Path | str = "",
-    root: Path | str | None = None,
-    remote: str | None = None,
-    device: str = "auto",
-    address: str | None = None,
-    **others: Any,
+    search: Mapping[str, Any],
 ) -> "SweepOptions":
     """Check what `sweep` searches, and put its options together."""
     from stillhouse.methods import load_method
     from stillhouse.sweeps.checks import fixed_values, sweep_options
     from stillhouse.sweeps.runs import base_run, experiment_in
 
-    data_root = str(data_root)
-    base = base_run(file, method=method, preset=preset, scale=scale, data_root=data_root)
+    refuse_unknown(search, Search)
+    scale, data_root = search.get("scale", ""), str(search.get("data_root", ""))
+    base = base_run(search.get("space"), method=method, preset=preset, scale=scale, data_root=data_root)
     experiment = experiment or experiment_in(base, data_root=data_root)
-    return sweep_options(
-        base.method,
-        in_files(experiment, root_folder(root)),
-        root_folder(root),
-        device=device if joins(address) else _device(device),
-        space=file,
-        fixed=fixed_values(load_method(base.method), values or {}, "values"),
-        scale=scale,
-        data_root=data_root,
-        preset=base.preset,
-        address=address,
-        remote=_address(remote),
-        **others,
-    )
-
-
-def _session(
-    *,
-    root: Path | str | None = None,
-    remote: str | None = None,
-    device: str = "auto",
-    local: bool = True,
-    need: Need | None = None,
-) -> AbstractContextManager[tuple[Workspace, str]]:
-    """The opened workspace and the device."""
-    return session(root_folder(root), device=_device(device), local=local, need=need, remote=_address(remote))
-
-
-def _workspace(
-    *, root: Path | str | None = None, remote: str | None = None, device: str = "auto"
-) -> tuple[Workspace, str]:
-    """The workspace, which is not locked, and the device."""
-    return opened_workspace(root_folder(root), _address(remote)), _device(device)
-
-
-def _address(remote: str | None) -> str:
-    return default_remote() if remote is None else str(remote)
-
-
-def _device(device: str) -> str:
-    chosen = resolve_device(device)
-    require_device(chosen)
-    return chosen
+    fixed = fixed_values(load_method(base.method), values or {}, "values")
+    experiment = in_files(experiment, root_folder(search.get("root")))
+    return sweep_options(base.method, experiment, fixed=fixed, preset=base.preset, **search)

@@ -10,7 +10,8 @@ import pytest
 from safetensors.torch import load_file
 
 from stillhouse.cli.main import main, parser
-from stillhouse.cli.options import threads_of
+from stillhouse.cli.options import asked
+from stillhouse.sweeps.session import where_of
 from stillhouse.teachers.weights import resolve_model
 
 WORDS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()
@@ -357,7 +358,8 @@ def test_a_student_that_diverges_is_one_line_and_exit_code_1(
     ],
 )
 def test_one_process_on_its_own_takes_all_cores(more: list[str], threads: int) -> None:
-    assert threads_of(parser().parse_args(["train", "ibkd", *more])) == threads
+    options = parser().parse_args(["train", "ibkd", *more])
+    assert where_of(asked(options), "cpu", local=options.local).threads == threads
 
 
 def test_no_cpus_are_refused(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:

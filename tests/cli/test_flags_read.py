@@ -14,7 +14,17 @@ from stillhouse.cli.arguments import FLAGS
 from stillhouse.cli.main import COMMANDS, main, parser
 from stillhouse.core.artifacts import Workspace
 
-UNREAD = {"doctor": {"address", "actors", "cpus_per_worker", "gpus_per_worker", "wait_for_nodes", "refresh"}}
+UNREAD = {
+    "doctor": {
+        "local",
+        "address",
+        "actors",
+        "cpus_per_worker",
+        "gpus_per_worker",
+        "wait_for_nodes",
+        "refresh",
+    }
+}
 """`doctor` takes the command line of `train` as it is."""
 LINES: dict[str, list[list[str]]] = {
     "sweep": [["mse"]],
@@ -50,8 +60,8 @@ class Watched(Namespace):
 
 
 @contextlib.contextmanager
-def no_session(root: Path, **_: Any) -> Iterator[tuple[Workspace, str]]:
-    yield Workspace(root), "cpu"
+def no_session(resources: dict[str, Any], **_: Any) -> Iterator[tuple[Workspace, str]]:
+    yield Workspace(resources["root"]), "cpu"
 
 
 def end(*_: Any, **__: Any) -> Any:
@@ -64,7 +74,7 @@ def without_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(main_module, "_report_failure", lambda *_: None)
     for place in ("cli.run", "cli.doctor", "cli.plan"):
-        monkeypatch.setattr(f"stillhouse.{place}.session", no_session)
+        monkeypatch.setattr(f"stillhouse.{place}.session_of", no_session)
     works = (
         *("sweeps.sweep.sweep", "sweeps.curve.train_at", "preflight.examination.examine"),
         *("sweeps.planning.plan.plan_sweep", "sweeps.planning.plan.plan_training"),

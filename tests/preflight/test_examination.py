@@ -35,7 +35,7 @@ from stillhouse.methods import hyper_parameters, known_methods, load_method, wit
 from stillhouse.preflight import contrast, examination, space
 from stillhouse.preflight.contrast import Softmax, judge
 from stillhouse.preflight.finding import Finding, print_concerns
-from stillhouse.preflight.planned import Planned, sketched
+from stillhouse.preflight.planned import SAMPLE, Planned, sketched
 from stillhouse.preflight.same_space import same_space
 from stillhouse.preflight.weights import checkpoints_of, student_weights, teacher_weights
 from stillhouse.search.trial import Context
@@ -427,7 +427,7 @@ def test_the_memory_of_a_step_counts_the_texts_that_are_read(
     here = Planned(healthy, healthy.teacher.resolve(), context.setting, plain, workspace)
     more = space.training_bytes(here, averaged) - space.training_bytes(here, plain)
     assert more == 4 * space._parameters(plain.student)
-    texts = sample_of(workspace, plain.examples.columns["text"], space.SAMPLE)[1]
+    texts = sample_of(workspace, plain.examples.columns["text"], SAMPLE)[1]
     lengths = FastTokenizer(Path(tokenizer_of(plain).path), plain.max_length).whole_lengths(texts)
     assert lengths.mean() < space._longest(here, plain) == min(plain.max_length, lengths.max())
 

@@ -53,7 +53,7 @@ def test_a_new_head_goes_on_from_the_remote(
         tmp_path / "one",
         trials=1,
         scheduler="none",
-        at_once=1,
+        concurrency=1,
         need=Need(1, 1, None),
         embedding=Embedding(local=True),
         remote=str(tmp_path / "mounted"),

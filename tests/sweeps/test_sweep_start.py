@@ -129,16 +129,10 @@ def test_the_teacher_is_found_once(
     monkeypatch.setattr(TeacherChoice, "resolve", counted)
     given = options_of(tmp_path, tiny_model, Categorical((8, 16)))
     (tmp_path / "space.yaml").write_text("method: mse\nsearch:\n  space: {batch_size: [8, 16]}\n")
-    options = sweep_options(
-        "mse",
-        given.experiment,
-        given.root,
-        device="cpu",
-        need=given.need,
-        space=tmp_path / "space.yaml",
-    )
+    space = tmp_path / "space.yaml"
+    options = sweep_options("mse", given.experiment, root=given.root, device="cpu", space=space)
     with pytest.raises(Began):
-        sweep(dataclasses.replace(options, embedding=given.embedding))
+        sweep(dataclasses.replace(options, embedding=given.embedding, need=given.need))
     assert found == [str(tiny_model)]
     found.clear()
     root = tmp_path / "other"

@@ -4,6 +4,7 @@ import dataclasses
 import math
 import re
 import sys
+import typing
 from argparse import (
     SUPPRESS,
     ArgumentParser,
@@ -20,7 +21,8 @@ from typing import Any, NoReturn
 from stillhouse.core.errors import BadInput, nearest
 from stillhouse.core.integrity import COMPARING
 from stillhouse.core.other_words import in_our_words
-from stillhouse.experiments.fields import Field, fields
+from stillhouse.experiments.fields import Field, attribute_docs, fields
+from stillhouse.search.keywords import Place, Resources
 
 Commands = "_SubParsersAction[ArgumentParser]"
 FLAGS: Mapping[str, str] = {
@@ -77,6 +79,11 @@ def number(text: str) -> float:
 
 
 _TYPES: Mapping[str, Callable[[str], Any]] = {"int": int, "float": number}
+_KINDS: Mapping[type, tuple[Callable[[str], Any], str]] = {
+    int: (int, "N"),
+    float: (number, "X"),
+    str: (str, "NAME"),
+}
 _PROBLEMS = (
     (r"argument (\S+): expected (?:one|at least one) argument", "{0} must be followed by a value"),
     (r"argument (\S+): ignored explicit argument (.*)", "{0} must come without a value, but got {1}"),
@@ -258,7 +265,7 @@ def add_experiment(
     )
     like = SUPPRESS if method else "start from the experiment of a sweep of the workspace"  # METHOD names it.
     group.add_argument("--like", default="", metavar="SWEEP", help=like)
-    group.add_argument("--refresh", action="store_true", help="read the corpus again")
+    add_declared(group, Resources, ["refresh"])
 
 
 def add_field(group: Any, name: str, field: Field, *, shown: bool = True) -> None:
@@ -302,40 +309,32 @@ def add_where(command: ArgumentParser, *, trains: bool = False, embeds: bool = T
         embeds: Whether it has teacher actors.
     """
     group = command.add_argument_group("where it runs")
-    group.add_argument("--address", help="address of a Ray cluster; default: the job's, else a local one")
-    if trains:
-        _add_workers(group)
-    if embeds:
-        group.add_argument(
-            "--actors", type=int, default=0, metavar="N", help="teacher actors; default: what fits"
-        )
-    group.add_argument(
-        "--wait-for-nodes",
-        type=number,
-        default=None,
-        metavar="SECONDS",
-        help="for nodes with room for a run (900 with an autoscaler, else 20)",
-    )
-    group.add_argument("--device", default="auto", metavar="NAME", help="auto (default), cpu, cuda or mps")
+    names = ["address", *(("workers", "cpus_per_worker", "gpus_per_worker") if trains else ())]
+    add_declared(group, Resources, [*names, *(("actors",) if embeds else ()), "wait_for_nodes"])
+    add_declared(group, Place, ["device"])
     add_common(command, remote=True)
 
 
-def _add_workers(group: Any) -> None:
-    group.add_argument("--workers", type=int, default=1, metavar="N", help="training processes per run (1)")
-    group.add_argument(
-        "--cpus-per-worker",
-        type=number,
-        default=None,
-        metavar="X",
-        help="CPUs of each (1; all of them for `train --local` in one process)",
-    )
-    group.add_argument(
-        "--gpus-per-worker",
-        type=number,
-        default=None,
-        metavar="X",
-        help="GPUs of each; default: 1 where there are GPUs",
-    )
+def add_declared(group: Any, declared: Any, names: Iterable[str], **texts: str) -> None:
+    """Add flags for keywords of the Python interface; one that is not given is None, or False.
+
+    Args:
+        group: The group of arguments.
+        declared: What declares and documents the keywords.
+        names: Some of them.
+        texts: Other help texts than the documented ones.
+    """
+    hints, documented = typing.get_type_hints(declared), attribute_docs(declared)
+    for name in names:
+        flag, text = "--" + name.replace("_", "-"), texts.get(name, short(documented.get(name, "")))
+        kinds = [kind for kind in _KINDS if kind in (hints[name], *typing.get_args(hints[name]))]
+        if hints[name] is bool:
+            group.add_argument(flag, action="store_true", help=text)
+        elif typing.get_origin(hints[name]) is Sequence:
+            group.add_argument(flag, type=lambda given: tuple(given.split(",")), metavar="LIST", help=text)
+        else:
+            read, metavar = _KINDS[kinds[0]]
+            group.add_argument(flag, type=read, metavar=metavar, help=text)
 
 
 def add_common(command: ArgumentParser, *, remote: bool = False, results: bool = True) -> None:

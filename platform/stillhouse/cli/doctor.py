@@ -4,11 +4,12 @@ from argparse import ArgumentParser, Namespace, _SubParsersAction
 from dataclasses import asdict
 
 from stillhouse.cli.arguments import add_experiment, add_file, add_local, add_method, add_where, new_command
-from stillhouse.cli.options import device_of, remote_of, root_of
+from stillhouse.cli.options import asked
 from stillhouse.cli.run import write_results
 from stillhouse.core.console import show
 from stillhouse.preflight.finding import LEVELS, has_errors
-from stillhouse.sweeps.session import session
+from stillhouse.search.keywords import Place
+from stillhouse.sweeps.session import session_of
 
 
 def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
@@ -41,14 +42,8 @@ def run(options: Namespace) -> int:
 
     trainings = trainings_of(options)
     reports, every = [], []
-    where = session(
-        root_of(options),
-        device=device_of(options),
-        local=True,
-        verbose=options.verbose,
-        remote=remote_of(options),
-    )
-    with where as (workspace, device):
+    place = {**asked(options, Place), "verbose": options.verbose}
+    with session_of(place, local=True) as (workspace, device):
         for training in trainings:
             if training.name:
                 show(f"variant {training.name}")
@@ -59,7 +54,7 @@ def run(options: Namespace) -> int:
                 training.experiment,
                 workspace,
                 device=device,
-                workers=options.workers,
+                workers=options.workers or 1,
             )
             for finding in findings:
                 show(str(finding))

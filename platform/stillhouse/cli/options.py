@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.cli.arguments import FLAGS
-from stillhouse.cluster.connection import joins
-from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import root_folder
 from stillhouse.core.cache import LIMIT, limit_bytes
 from stillhouse.core.console import say
-from stillhouse.core.devices import require_device, resolve_device
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.json_text import parse_json
 from stillhouse.core.remotes import default_remote
@@ -21,7 +18,7 @@ from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import experiment_of, flattened, merged, opts_out, with_file
 from stillhouse.experiments.kinds.sentences import Sentences
-from stillhouse.training.where import threads_alone
+from stillhouse.search.keywords import Resources
 
 _TEACHERS = '[{"name": "all-MiniLM-L6-v2"}, {"vectors": "files/*.parquet", "weight": 0.5}]'
 _SOURCES = '[{"corpus": "texts.txt", "share": 0.7}, {"corpus": "queries.txt", "share": 0.3, "role": "query"}]'
@@ -169,34 +166,16 @@ def fractions_of(options: Namespace) -> tuple[float, ...]:
     return shares
 
 
-def need_of(options: Namespace) -> Need:
-    """The resources of one trial; of a command that trains nothing, a CPU."""
-    if not hasattr(options, "workers"):
-        return Need()
-    cpus = 1 if options.cpus_per_worker is None else options.cpus_per_worker
-    return Need(options.workers, cpus, options.gpus_per_worker)
-
-
-def threads_of(options: Namespace) -> int:
-    """CPU threads of each process of `train`, see `Where`."""
-    cpus = int(need_of(options).cpus)
-    if options.cpus_per_worker is None:
-        return threads_alone(local=options.local, workers=options.workers)
-    return max(1, cpus)
+def asked(options: Namespace, declared: Any = Resources) -> dict[str, Any]:
+    """What the command line gives of declared keywords; a command has flags for some of them."""
+    found = {name: getattr(options, name, None) for name in declared.__annotations__}
+    found |= {"root": root_of(options), "remote": remote_of(options)}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def embedding_of(options: Namespace, device: str, *, local: bool) -> Embedding:
     """Where and how the teacher runs; `evaluate` has no actors."""
-    return Embedding(actors=getattr(options, "actors", 0), threads=1, local=local, device=device)
-
-
-def device_of(options: Namespace) -> str:
-    """The device to work on. A driver that joins a cluster leaves the choice to the cluster."""
-    if not getattr(options, "local", False) and joins(options.address):
-        return str(options.device)
-    device = resolve_device(options.device)
-    require_device(device)
-    return device
+    return Embedding(actors=getattr(options, "actors", None) or 0, threads=1, local=local, device=device)
 
 
 def root_of(options: Namespace) -> Path:

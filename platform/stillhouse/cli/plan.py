@@ -14,13 +14,14 @@ from stillhouse.cli.arguments import (
     number,
 )
 from stillhouse.cli.embed import experiments_of
-from stillhouse.cli.options import device_of, need_of, remote_of, root_of
+from stillhouse.cli.options import asked
 from stillhouse.cli.run import write_results
 from stillhouse.cli.sweep import add_search, chosen_sweep
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import show
 from stillhouse.core.errors import require
-from stillhouse.sweeps.session import session
+from stillhouse.search.keywords import Place
+from stillhouse.sweeps.session import device_of, need_of, session_of
 
 if TYPE_CHECKING:
     from stillhouse.sweeps.planning.plan import Plan, Request
@@ -104,18 +105,16 @@ def _request(options: Namespace) -> "Request":
         nodes=options.nodes,
         speed=1.0 if options.speed is None else options.speed,
         local=options.local,
-        need=need_of(options),
-        actors=options.actors,
-        at_once=options.concurrency,
-        device=device_of(options),
+        need=need_of(asked(options)),
+        actors=options.actors or 0,
+        at_once=options.concurrency or 0,
+        device=device_of(asked(options), local=options.local),
     )
 
 
-def _session(options: Namespace, device: str) -> AbstractContextManager[tuple[Workspace, str]]:
+def _session(options: Namespace) -> AbstractContextManager[tuple[Workspace, str]]:
     """The workspace, locked; Ray is not started."""
-    return session(
-        root_of(options), device=device, local=True, verbose=options.verbose, remote=remote_of(options)
-    )
+    return session_of({**asked(options, Place), "verbose": options.verbose}, local=True)
 
 
 def _sweep(options: Namespace, request: "Request") -> "Plan":
@@ -123,7 +122,7 @@ def _sweep(options: Namespace, request: "Request") -> "Plan":
     from stillhouse.sweeps.sweep import check_same_sweep
 
     chosen = chosen_sweep(options).on(request.device)
-    with _session(options, request.device) as (workspace, _):
+    with _session(options) as (workspace, _):
         check_same_sweep(chosen)
         return plan_sweep(chosen, workspace, request)
 
@@ -134,7 +133,7 @@ def _training(options: Namespace, request: "Request") -> "Plan":
 
     trainings = {training.name: training for training in trainings_of(options)}
     training = trainings[_only(list(trainings))]
-    with _session(options, request.device) as (workspace, _):
+    with _session(options) as (workspace, _):
         training.say_notes()
         return plan_training(training, workspace, request, refresh=options.refresh)
 
@@ -144,7 +143,7 @@ def _embedding(options: Namespace, request: "Request") -> "Plan":
 
     experiments = experiments_of(options)
     experiment = experiments[_only(list(experiments))]
-    with _session(options, request.device) as (workspace, _):
+    with _session(options) as (workspace, _):
         return plan_embedding(experiment, workspace, request, refresh=options.refresh)
 
 

@@ -5,15 +5,11 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
-from stillhouse.cli.options import device_of, need_of, remote_of, root_of
+from stillhouse.cli.options import asked, root_of
 from stillhouse.core.artifacts import Workspace, as_json, without_nan
 from stillhouse.core.console import diverted_chatter, doing, never_silent
-from stillhouse.core.errors import require
 from stillhouse.core.user_files import writing
-from stillhouse.sweeps.session import session
-
-_OF_RAY = ("address", "actors", "gpus_per_worker", "wait_for_nodes")
-"""Flags that nothing reads where Ray is not used."""
+from stillhouse.sweeps.session import session_of
 
 
 def write_results(options: Namespace, content: Any) -> None:
@@ -36,24 +32,7 @@ def on_ray(options: Namespace) -> contextlib.AbstractContextManager[tuple[Worksp
     Raises:
         BadInput: A flag that Ray alone reads is given for work that does not use it.
     """
-    for name in _OF_RAY:
-        given = getattr(options, name, None)
-        require(
-            not options.local or not given,
-            f"--{name.replace('_', '-')} must be given only where Ray is used",
-            **{name: given},
-            remedy="Leave it out, or leave out --local; `evaluate` uses Ray with --search-shards above 1.",
-        )
-    return session(
-        root_of(options),
-        device=device_of(options),
-        local=options.local,
-        address=options.address,
-        need=need_of(options),
-        wait_s=options.wait_for_nodes,
-        verbose=options.verbose,
-        remote=remote_of(options),
-    )
+    return session_of(asked(options), local=options.local)
 
 
 @contextlib.contextmanager

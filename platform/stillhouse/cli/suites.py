@@ -9,7 +9,7 @@ from typing import Any
 from stillhouse.cli.against import compared_with, models_of, results_against, show_against
 from stillhouse.cli.arguments import FLAGS
 from stillhouse.cli.documents_by import DocumentsByTeacher, check_searches, measured_on
-from stillhouse.cli.options import device_of
+from stillhouse.cli.options import asked
 from stillhouse.cli.run import on_ray, write_results
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say, show
@@ -23,6 +23,7 @@ from stillhouse.evaluation.items import Figures, Measured
 from stillhouse.evaluation.search.indexes import check_index, parse_index
 from stillhouse.reports.layout import table_lines
 from stillhouse.sweeps.documents_by import documents_source
+from stillhouse.sweeps.session import device_of
 from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
 from stillhouse.training.models import Source, find_model, stages_among
 
@@ -34,7 +35,7 @@ def evaluate_suites(options: Namespace) -> None:
     """Measure on published benchmarks: no corpus is read and no teacher runs."""
     check_flags(options)
     # The model runs in this process, whatever cluster searches.
-    options.device = device_of(options)
+    options.device = device_of(asked(options))
     options.local = options.search_shards == 1
     with on_ray(options) as (workspace, device):
         write_results(options, run_suites(options, workspace, device))
@@ -212,7 +213,7 @@ def check_flags(options: Namespace) -> None:
         require(same or getattr(options, flag.name) == flag.default, rule)
     require(options.documents_by is None, "--documents-by and --from-run are not given together")
     rule = "--device and --from-run are not given together"
-    require(options.device == "auto", rule, device=options.device)
+    require(options.device in (None, "auto"), rule, device=options.device)
     alone = not options.model and not options.against and list(suites) == ["retrieval"]
     rule = "--from-run goes without a model, with --suite retrieval alone"
     require(alone, rule, model=options.model, suite=options.suite)

@@ -1,22 +1,21 @@
 """`stillhouse sweep METHOD`: search a method's hyper-parameters, and deliver the best student."""
 
 from argparse import SUPPRESS, ArgumentParser, Namespace, _SubParsersAction
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from stillhouse.cli.arguments import add_experiment, add_method, add_where, new_command
-from stillhouse.cli.options import device_of, experiment_from, need_of, remote_of, require_corpus, root_of
+from stillhouse.cli.arguments import add_declared, add_experiment, add_method, add_where, new_command
+from stillhouse.cli.options import asked, experiment_from, require_corpus, root_of
 from stillhouse.cli.run import write_results
 from stillhouse.core.console import say
+from stillhouse.search.keywords import Resources, Search
 from stillhouse.search.samplers import known_samplers
 from stillhouse.search.schedulers import known_schedulers
 
 if TYPE_CHECKING:
     from stillhouse.search.options import SweepOptions
 
-
-_SEARCH: Mapping[str, Any] = {"sampler": "tpe", "objectives": ("quality",), "scheduler": "asha", "full": 1}
-"""How a sweep searches unless flags or the sweep that it follows say otherwise."""
+_ELSEWHERE = ("scale", "data_root")
+"""Keywords of a search whose flags belong to other groups."""
 
 
 def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
@@ -37,40 +36,18 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 def add_search(command: ArgumentParser) -> None:
     """Add the search: its space, its trials, and what becomes of the best of them."""
     search = command.add_argument_group("search")
-    search.add_argument(
-        "--space", metavar="FILE", help="experiment file, with a search space or for the method's own"
-    )
-    search.add_argument("--section", metavar="NAME", help="part of its space: space (the grid) or continuous")
-    search.add_argument("--name", help="name of the sweep; default: the method's")
-    search.add_argument(
-        "--trials", type=int, metavar="N", help="trials in all; more later extends (8; none for a grid)"
-    )
-    search.add_argument("--sampler", metavar="NAME", help=f"{_one_of(known_samplers())} (tpe)")
-    search.add_argument(
-        "--objectives", type=_names, metavar="LIST", help="quality; quality,size; quality,latency"
-    )
-    search.add_argument(
-        "--scheduler",
-        metavar="NAME",
-        help=f"rule that stops weak trials early: {_one_of(known_schedulers())} (asha)",
-    )
+    declared = [
+        name for name in Search.__annotations__ if name not in (*Resources.__annotations__, *_ELSEWHERE)
+    ]
+    texts = {
+        "sampler": f"{_one_of(known_samplers())} (tpe)",
+        "scheduler": f"rule that stops weak trials early: {_one_of(known_schedulers())} (asha)",
+        "register": "name in the MLflow registry (--register-anyway, even if worse than the baseline)",
+        "register_anyway": SUPPRESS,  # In the line above.
+    }
+    add_declared(search, Search, declared, **texts)
     for flag, name in (("--asha", "asha"), ("--no-asha", "none")):
         search.add_argument(flag, dest="scheduler", action="store_const", const=name, help=SUPPRESS)
-    search.add_argument("--full", type=int, metavar="N", help="trials that are never stopped early (1)")
-    search.add_argument(
-        "--concurrency", type=int, default=0, metavar="N", help="trials at once; default: what fits"
-    )
-    search.add_argument(
-        "--register",
-        default="",
-        metavar="NAME",
-        help="name in the MLflow registry (--register-anyway: even if worse than the baseline)",
-    )
-    search.add_argument("--register-anyway", action="store_true", help=SUPPRESS)  # In the line above.
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(text.split(","))
 
 
 def _one_of(names: list[str]) -> str:
@@ -103,6 +80,7 @@ def chosen_sweep(options: Namespace) -> "SweepOptions":
     from stillhouse.sweeps.runs import base_run
 
     begun = options.begun
+    search = {**(search_in_sweep(begun) if begun else {}), **asked(options, Search)}
     base = base_run(
         options.space or begun,
         method=options.method or "",
@@ -110,34 +88,11 @@ def chosen_sweep(options: Namespace) -> "SweepOptions":
         scale=options.scale,
         data_root=options.data_root or "",
     )
-    own = None if options.method or options.space else begun
+    if begun and not (options.method or options.space):
+        search["space"] = begun
     fields = {} if begun and not options.space else base.experiment
-    search: dict[str, Any] = {**_SEARCH, **(search_in_sweep(begun) if begun else {})}
-    given = {name: value for name in search if (value := getattr(options, name)) is not None}
-    chosen = sweep_options(
-        base.method,
-        experiment_from(options, fields),
-        root_of(options),
-        device=device_of(options),
-        need=need_of(options),
-        actors=options.actors,
-        space=options.space or own,
-        section=options.section or "",
-        fixed=fixed_of(options, load_method(base.method)),
-        scale=options.scale,
-        data_root=options.data_root or "",
-        preset=base.preset,
-        trials=options.trials,
-        name=options.name or "",
-        **{**search, **given},
-        at_once=options.concurrency,
-        address=options.address,
-        register=options.register,
-        register_anyway=options.register_anyway,
-        refresh=options.refresh,
-        verbose=options.verbose,
-        remote=remote_of(options),
-        wait_s=options.wait_for_nodes,
-    )
+    fixed = fixed_of(options, load_method(base.method))
+    experiment = experiment_from(options, fields)
+    chosen = sweep_options(base.method, experiment, fixed=fixed, preset=base.preset, **search)
     require_corpus(chosen.experiment)
     return chosen

@@ -5,11 +5,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from stillhouse.cli.arguments import add_experiment, add_file, add_local, add_method, add_where, new_command
-from stillhouse.cli.options import embedding_of, fractions_of, threads_of
+from stillhouse.cli.options import asked, embedding_of, fractions_of
 from stillhouse.cli.run import on_ray, write_results
 from stillhouse.core.console import say, show
 from stillhouse.core.errors import require
-from stillhouse.training.where import Where
+from stillhouse.sweeps.session import where_of
 
 if TYPE_CHECKING:
     from stillhouse.sweeps.curve import Point
@@ -69,7 +69,7 @@ def run(options: Namespace) -> int:
                 training.experiment,
                 workspace,
                 embedding_of(options, device, local=options.local),
-                Where(device=device, threads=threads_of(options), workers=options.workers),
+                where_of(asked(options), device, local=options.local),
                 refresh=options.refresh,
                 teacher=training.teacher,
             )

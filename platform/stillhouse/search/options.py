@@ -21,7 +21,7 @@ CHANGES_COST = ("layers", "projection", "encoder", "units", "hidden")
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """What a sweep searches, and where it runs.
+    """What a sweep searches, and where it runs: a `Search` whose files have been read.
 
     Attributes:
         name: Name of its folder in the workspace and of its experiment in MLflow.
@@ -30,24 +30,10 @@ class SweepOptions:
         experiment: Settings that all trials share.
         root: Folder of the workspace; a node's own where there is a remote.
         preset: Preset of the hyper-parameters that the space does not name.
-        trials: Number of trials in all, those of earlier runs included.
-        sampler: Name of the sampler, a file of `stillhouse.search.samplers`.
-        objectives: ``quality`` alone, or followed by ``size`` or ``latency``.
-        scheduler: Name of the early-stopping scheduler, a file of `stillhouse.search.schedulers`; ``none``
-            stops no trial early.
-        full: Number of trials that are never stopped early.
-        at_once: Number of concurrent trials; 0 runs as many as fit.
         need: Resources of one trial.
         embedding: Where the teacher runs.
-        device: Device of teacher and training; ``auto`` uses a GPU if the cluster has one, else the CPU.
-        address: Address of a Ray cluster; None starts a local one.
-        register: Name in the model registry; empty derives it from the sweep's name.
-        register_anyway: Whether to register a student that is worse than the baseline on the test split.
-        refresh: Whether to read the corpus again.
-        verbose: Whether to show the libraries' output.
         teacher: The experiment's teacher, where it has been found already; None finds it.
-        remote: Address of the remote in which artifacts are kept for all nodes; empty for none.
-        wait_s: Seconds to wait for the nodes of one trial; None takes what suits the cluster.
+        trials: See `Search`, as for the others.
     """
 
     name: str
@@ -61,7 +47,7 @@ class SweepOptions:
     objectives: tuple[str, ...] = (QUALITY,)
     scheduler: str = "asha"
     full: int = 1
-    at_once: int = 0
+    concurrency: int = 0
     need: Need = dataclasses.field(default_factory=Need)
     embedding: Embedding = dataclasses.field(default_factory=Embedding)
     device: str = "cpu"
@@ -72,7 +58,7 @@ class SweepOptions:
     verbose: bool = False
     teacher: Teacher | None = None
     remote: str = ""
-    wait_s: float | None = None
+    wait_for_nodes: float | None = None
 
     def __post_init__(self) -> None:
         """Check what concerns several options at once."""
@@ -81,8 +67,8 @@ class SweepOptions:
             check_name(self.register, "a registered model")
         require(self.trials >= 1, "trials >= 1", trials=self.trials)
         require(self.full >= 0, "full >= 0", full=self.full)
-        require(self.at_once >= 0, "concurrency >= 0", concurrency=self.at_once)
-        require((self.wait_s or 0) >= 0, "--wait-for-nodes >= 0", wait_for_nodes=self.wait_s)
+        require(self.concurrency >= 0, "concurrency >= 0", concurrency=self.concurrency)
+        require((self.wait_for_nodes or 0) >= 0, "--wait-for-nodes >= 0", wait_for_nodes=self.wait_for_nodes)
         load_scheduler(self.scheduler)
         known = ((QUALITY,), (QUALITY, SIZE), (QUALITY, LATENCY))
         require(

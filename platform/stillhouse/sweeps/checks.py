@@ -3,12 +3,12 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from stillhouse.cluster.resources import Need
-from stillhouse.core.artifacts import Workspace
+from stillhouse.core.artifacts import Workspace, root_folder
 from stillhouse.core.console import warn
 from stillhouse.core.errors import BadInput, refusing, require
+from stillhouse.core.remotes import default_remote
 from stillhouse.corpora.tables import count_rows
 from stillhouse.experiments.budget import Budget
 from stillhouse.experiments.embedding import Embedding
@@ -28,6 +28,7 @@ from stillhouse.methods import (
 )
 from stillhouse.search.domains import frozen
 from stillhouse.search.experiment_file import load_base, load_search
+from stillhouse.search.keywords import Search
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.samplers import check_sampler, load_sampler
 from stillhouse.search.schedulers import load_scheduler
@@ -35,13 +36,13 @@ from stillhouse.search.space import Space, check, load_space, sections_of
 from stillhouse.search.type_casts import cast_point
 from stillhouse.students.backbone import layer_count
 from stillhouse.students.head import dimension_of
+from stillhouse.sweeps.session import device_of, need_of
 from stillhouse.training.batching import check_batching, check_sharding
 from stillhouse.training.teacher_space import check_plan
 from stillhouse.values.data import Examples, FewerNegatives, Recorded, Sampled, Scored, Teacher
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import Stage
 
-_DEFAULT_TRIALS = 8
 FEW_STEPS = 200
 """Optimiser steps below which a user is told that a stage is short."""
 _LEAST_BATCH = 16
@@ -134,86 +135,66 @@ def default_space(method: str) -> Path:
 def sweep_options(
     method: str,
     experiment: Experiment,
-    root: Path,
     *,
-    device: str,
-    need: Need,
-    actors: int = 0,
-    space: Path | str | None = None,
-    section: str = "",
     fixed: Mapping[str, Any] | None = None,
     preset: str = "paper",
-    sampler: str = "tpe",
-    scheduler: str = "asha",
-    trials: int | None = None,
-    name: str = "",
-    scale: str = "",
-    data_root: str = "",
-    **others: Any,
+    **search: Unpack[Search],
 ) -> SweepOptions:
     """Read a search space, check every plan of the search, and put the options of the sweep together.
 
     Args:
         method: Name of the method.
         experiment: What all trials share.
-        root: The workspace's folder.
-        device: Where the teacher and the students run.
-        need: The resources of one trial.
-        actors: Teacher actors; 0 takes as many as fit.
-        space: Experiment file; without a search space in it, or for None, the method's own is searched.
-        section: ``space`` (the grid) or ``continuous``; empty: see `search_space`.
         fixed: What `fixed_values` gives; it is not searched.
         preset: One of the method's presets.
-        sampler: Name of the sampler.
-        scheduler: Name of the scheduler.
-        trials: Number of trials; None takes eight, and a grid needs a number.
-        name: Name of the sweep; empty takes the method's.
-        scale: Name of a scale of the experiment file; empty takes the full size.
-        data_root: Folder that ``$STILLHOUSE_DATA`` stands for in the file; empty takes the environment's.
-        others: Further fields of `SweepOptions`.
+        search: `Search`; what is left out or None has its default.
 
     Raises:
         BadInput: The first thing that cannot be used.
     """
+    given: dict[str, Any] = {name: value for name, value in search.items() if value is not None}
+    given |= {"root": root_folder(given.get("root")), "device": device_of(given)}
     module = load_method(method)
-    if space and not load_search(space, scale=scale):  # It has fields and values alone.
-        values = load_base(space, scale=scale, data_root=data_root).values
-        fixed = {**fixed_values(module, values, str(space)), **(fixed or {})}
-        space, scale = None, ""
-    file = space or default_space(method)
-    searched = search_space(
-        module,
-        file,
-        section=section,
-        sampler=sampler,
-        scheduler=scheduler,
+    space = _space_of(module, given, fixed or {})
+    chosen = with_defaults(module, experiment)
+    teacher, space = check_space(module, chosen, space, preset)
+    if chosen.budget.refit.asked_for:
+        chosen.budget.of_refit()
+    if "trials" not in given and given.get("sampler") == "grid":
+        raise BadInput(
+            f"a grid needs a number of trials; this one has {space.grid_size():,} points. Give --trials N."
+        )
+    names = {field.name for field in dataclasses.fields(SweepOptions)} - {"space", "name", "objectives"}
+    return SweepOptions(
+        **{"remote": default_remote(), **{name: given[name] for name in names & set(given)}},
+        name=given.get("name") or method,
+        method=method,
+        preset=preset,
+        space=space,
+        experiment=chosen,
+        teacher=teacher,
+        objectives=tuple(given.get("objectives", SweepOptions.objectives)),
+        need=need_of(given),
+        embedding=Embedding(actors=given.get("actors", 0), device=given["device"]),
+    )
+
+
+def _space_of(method: Method, given: Mapping[str, Any], fixed: Mapping[str, Any]) -> Space:
+    """The space that `Search` asks for: the method's own where its file has fields and values alone."""
+    file, scale, data_root = given.get("space"), given.get("scale", ""), str(given.get("data_root", ""))
+    if file and not load_search(file, scale=scale):
+        values = load_base(file, scale=scale, data_root=data_root).values
+        fixed = {**fixed_values(method, values, str(file)), **fixed}
+        file, scale = None, ""
+    return search_space(
+        method,
+        file or default_space(name_of(method)),
+        section=given.get("section", ""),
+        sampler=given.get("sampler", SweepOptions.sampler),
+        scheduler=given.get("scheduler", SweepOptions.scheduler),
         fixed=fixed,
         scale=scale,
         data_root=data_root,
-    )
-    chosen = with_defaults(module, experiment)
-    teacher, searched = check_space(module, chosen, searched, preset)
-    if chosen.budget.refit.asked_for:
-        chosen.budget.of_refit()
-    if trials is None and sampler == "grid":
-        raise BadInput(
-            f"a grid needs a number of trials; this one has {searched.grid_size():,} points. Give --trials N."
-        )
-    return SweepOptions(
-        name=name or method,
-        method=method,
-        preset=preset,
-        space=searched,
-        experiment=chosen,
-        teacher=teacher,
-        root=root,
-        trials=_DEFAULT_TRIALS if trials is None else trials,
-        sampler=sampler,
-        scheduler=scheduler,
-        need=need,
-        embedding=Embedding(actors=actors, device=device),
-        device=device,
-        **others,
     )
 
 

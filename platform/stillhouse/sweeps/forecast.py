@@ -219,7 +219,8 @@ class Forecast:
         self.options, self.plan, self.workspace, self.slots = options, plan, workspace, slots
         self.cores = self.refit_cores = options.need.cpus * options.need.workers
         self.shared: Sequence[Stage] = shared_stages(context, options.space)
-        self.baseline, self.refits = list[Stage](), list[Stage]()
+        self.baseline: Sequence[Stage] = ()
+        self.refits: Sequence[Stage] = ()
         point = first_point(options.space)
         with contextlib.suppress(BadInput):  # The rows that tell its work may be recorded by a shared stage.
             by_baseline, choices = baseline_choices(context, plan, point)

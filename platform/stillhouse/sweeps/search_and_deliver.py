@@ -90,11 +90,7 @@ def search_and_deliver(
     facts |= {f"data_{at}": "\n".join(each.lines()) for at, each in enumerate(prepared.understood, 1)}
     with Observer(options.name, context, tracker, facts, plan) as observer:
         forecast = Forecast(options, context, plan, workspace, slots=slots(), refit=prepared.refit)
-        forecast.ended = ended_trials(folder / STUDY)
-        alone = largest_share(options.need, max(1, len(forecast.refits)))
-        forecast.refit_cores = alone.cpus * alone.workers
-        if forecast.ended >= options.trials and (folder / EXPORT_NOTE).exists():
-            forecast.models, forecast.refits = 0, []
+        _advance(forecast, folder)
         say(ahead_of_sweep(forecast))
         forecast.observer, clock.left = observer, lambda: forecast.left(clock)
         with clock.part(SEARCH):
@@ -132,6 +128,15 @@ def search_and_deliver(
             )
     PublishedSweep(workspace, folder).publish()
     return delivered
+
+
+def _advance(forecast: Forecast, folder: Path) -> None:
+    """Take into account what of a sweep is over, and how many cores a refit has on the cluster."""
+    forecast.ended = ended_trials(folder / STUDY)
+    alone = largest_share(forecast.options.need, max(1, len(forecast.refits)))
+    forecast.refit_cores = alone.cpus * alone.workers
+    if forecast.ended >= forecast.options.trials and (folder / EXPORT_NOTE).exists():
+        forecast.models, forecast.refits = 0, ()
 
 
 def _refits(

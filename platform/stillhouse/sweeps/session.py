@@ -5,8 +5,9 @@ Several commands may work in one workspace: who makes an artifact holds its lock
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from stillhouse.cluster.connection import (
     RUNS,
@@ -26,13 +27,16 @@ from stillhouse.core.artifacts import (
     Workspace,
     remove_leftovers,
     remove_unfinished,
+    root_folder,
     shared,
 )
 from stillhouse.core.console import diverted_chatter, doing, never_silent
-from stillhouse.core.devices import heed_quota
+from stillhouse.core.devices import heed_quota, require_device, resolve_device
+from stillhouse.core.errors import require
 from stillhouse.core.notes import NOTES, fetch_notes, publish_notes
-from stillhouse.core.remotes import remote_at
+from stillhouse.core.remotes import default_remote, remote_at
 from stillhouse.core.signals import signals_kept
+from stillhouse.training.where import Where, threads_alone
 
 _TIDYING_S = 10.0
 """How long to wait for another command that tidies the workspace up."""
@@ -48,6 +52,58 @@ def opened_workspace(root: Path, remote: str = "") -> Workspace:
     if place is not None:
         place.check(FORMAT)
     return Workspace(root, place)
+
+
+def need_of(resources: Mapping[str, Any]) -> Need:
+    """The resources of one training, of `Resources`."""
+    cpus = resources.get("cpus_per_worker")
+    return Need(resources.get("workers", 1), 1.0 if cpus is None else cpus, resources.get("gpus_per_worker"))
+
+
+def where_of(resources: Mapping[str, Any], device: str, *, local: bool) -> Where:
+    """Where one training of `Resources` runs: with all cores if it has the machine, unless CPUs are given."""
+    workers, cpus = resources.get("workers", 1), resources.get("cpus_per_worker")
+    threads = threads_alone(local=local, workers=workers) if cpus is None else max(1, int(cpus))
+    return Where(device=device, threads=threads, workers=workers)
+
+
+def device_of(resources: Mapping[str, Any], *, local: bool = False) -> str:
+    """The device of `Resources`. A driver that joins a cluster leaves the choice to the cluster."""
+    device = str(resources.get("device", "auto"))
+    if not local and joins(resources.get("address")):
+        return device
+    device = resolve_device(device)
+    require_device(device)
+    return device
+
+
+def session_of(
+    resources: Mapping[str, Any], *, local: bool
+) -> contextlib.AbstractContextManager[tuple[Workspace, str]]:
+    """The workspace and the device of `Resources`, in which what is left out or None has its default.
+
+    Raises:
+        BadInput: An option that Ray alone reads is given for work that does not use it.
+    """
+    for name in ("address", "actors", "gpus_per_worker", "wait_for_nodes"):
+        given = resources.get(name)
+        require(
+            not local or not given,
+            f"--{name.replace('_', '-')} must be given only where Ray is used",
+            **{name: given},
+            remedy="Leave it out, or leave out --local; `evaluate` uses Ray with --search-shards above 1.",
+        )
+    remote = resources.get("remote")
+    return session(
+        root_folder(resources.get("root")),
+        device=device_of(resources, local=local),
+        local=local,
+        address=resources.get("address"),
+        need=need_of(resources),
+        wait_s=resources.get("wait_for_nodes"),
+        verbose=resources.get("verbose", False),
+        remote=default_remote() if remote is None else str(remote),
+    )
 
 
 @contextlib.contextmanager

@@ -51,7 +51,7 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
             local=False,
             address=options.address,
             need=options.need,
-            wait_s=options.wait_s,
+            wait_s=options.wait_for_nodes,
             verbose=options.verbose,
             check=lambda: held.enter_context(_checked_folder(options)),
             remote=options.remote,
@@ -204,5 +204,5 @@ def sweep_folder(options: SweepOptions) -> Path:
 
 def _slots(options: SweepOptions) -> Slots:
     """How many trials run at once; a single one where its latency is measured."""
-    most = min(options.at_once or options.trials, options.trials)
+    most = min(options.concurrency or options.trials, options.trials)
     return Slots(options.need, 1 if LATENCY in options.objectives else most)

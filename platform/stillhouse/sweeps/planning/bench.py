@@ -46,11 +46,11 @@ _TOGETHER = 128
 
 
 class Bench(NamedTuple):
-    """Processes that measure at the same time, and where: so many, with so many CPU threads each."""
+    """Processes that measure at the same time, and where: their number and CPU threads."""
 
     workspace: Workspace
     device: str
-    count: int
+    processes: int
     threads: int
     seconds: float = SECONDS
 
@@ -71,10 +71,10 @@ class Bench(NamedTuple):
 
     def _run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         variables = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(self.threads))
-        pool = ProcessPoolExecutor(self.count, multiprocessing.get_context("spawn"))
+        pool = ProcessPoolExecutor(self.processes, multiprocessing.get_context("spawn"))
         try:
             with variables_set({**variables, "TOKENIZERS_PARALLELISM": "false"}), pool:
-                each = [pool.submit(function, self, *arguments) for _ in range(self.count)]
+                each = [pool.submit(function, self, *arguments) for _ in range(self.processes)]
                 return [one.result() for one in each]
         except BrokenProcessPool:
             raise BadInput(

@@ -283,7 +283,8 @@ class _Planner:
         def add(what: str, number: int, size: float, column: str = _SIZE, **counts: int) -> None:
             made.append({"what": what, "number": number, **counts, column: size / 1e9})
 
-        for texts in dict.fromkeys(each.texts for each, _ in (*vectors, *tokens)):
+        tables = [*(store.texts for store, _ in vectors), *(table.texts for table, _ in tokens)]
+        for texts in dict.fromkeys(tables):
             add(f"texts {texts.label}", 1, known.bytes(texts), rows=known.rows(texts))
         for store, count in vectors:
             rows = known.rows(store.texts)

@@ -125,8 +125,7 @@ class Plan:
         yield from str(Rows(map(_printed, self.made))).splitlines()
         yield f"memory: {', '.join(f'{name} {gb:.1f} GB' for name, gb in self.memory_gb.items())}"
         yield from self.remarks
-        yield "time, that of parts in seconds"
-        yield from str(self.times).splitlines()
+        yield f"time, that of parts in seconds\n{self.times}"
 
 
 def _printed(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -267,7 +266,7 @@ class _Planner:
         return {
             "where": "here" if (nodes, speed) == (1, 1) else f"on {nodes} nodes, {speed:g} x as fast",
             **({"trials": self._trials} if self.options else {}),
-            "trials at once": slots,
+            "trials at once": min(slots, self._trials),
             "teachers at once": teachers,
             "hours": sum(seconds.values()) / 3600,
             **seconds,
@@ -301,8 +300,7 @@ class _Planner:
             held = sum(space.held_rows(known.rows(store.texts), window) for store in known.stores)
             add("shards of a node", 2 * window, space.vector_bytes(held, dim), _FOR_A_TIME)
         if sizes:
-            number = min(at_once, self._trials)
-            add("checkpoints", number, number * 3 * space.KEPT * max(sizes.values()), _FOR_A_TIME)
+            add("checkpoints", at_once, at_once * 3 * space.KEPT * max(sizes.values()), _FOR_A_TIME)
         return Rows([*made, {"what": "in all, at the end", _SIZE: total}])
 
     def _memory(self) -> dict[str, float]:
@@ -320,8 +318,8 @@ class _Planner:
         if self.work.stops is not None and self.work.stoppable:
             stopped = 1 - self.work.stops.continues
             yield f"  {stopped:.0%} of the trials are expected to be stopped at each rung of the scheduler"
-        free, trials = available_memory() / 1e9, min(here["trials at once"], self._trials)
-        for name, count in (("teacher actor", here["teachers at once"]), ("trial", trials)):
+        free = available_memory() / 1e9
+        for name, count in (("teacher actor", here["teachers at once"]), ("trial", here["trials at once"])):
             needed = count * memory.get(name, 0.0)
             if self.request.device == "cpu" and needed > free:
                 yield (

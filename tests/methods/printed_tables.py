@@ -390,11 +390,11 @@ def shape(unit: int, bottleneck: int) -> dict[str, Any]:
 
 def shapes(*of: tuple[str, int, int]) -> dict[str, Fields]:
     """The students of XLM-R and of MiniLM with each |RU| and B."""
-    xlmr = {f"xlmr_{name}": shape(unit, bottleneck) for name, unit, bottleneck in of}
-    minilm = {
-        f"minilm_{name}": {**MULTILINGUAL_MINILM, **shape(unit, bottleneck)} for name, unit, bottleneck in of
+    return {
+        f"{model}_{name}": {**fields, **shape(unit, bottleneck)}
+        for model, fields in (("xlmr", {}), ("minilm", MULTILINGUAL_MINILM))
+        for name, unit, bottleneck in of
     }
-    return xlmr | minilm
 
 
 CROSSLINGUAL = {

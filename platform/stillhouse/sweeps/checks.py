@@ -210,6 +210,10 @@ def warn_of_few_steps(method: Method, hp: Any, setting: Setting) -> None:
     longer = {
         "--distil-budget": dataclasses.replace(setting, distil_budget=2 * setting.distil_budget),
         "--finetune-budget": dataclasses.replace(setting, finetune_budget=2 * setting.finetune_budget),
+        "budget.epochs": dataclasses.replace(setting, epochs=2 * (setting.epochs or 0)),
+        "budget.finetune_epochs": dataclasses.replace(
+            setting, finetune_epochs=2 * (setting.finetune_epochs or 0)
+        ),
     }
     budgets = {
         flag: [stage.budget for stage in method.plan(hp, other).chain()] for flag, other in longer.items()

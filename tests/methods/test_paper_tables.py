@@ -165,8 +165,8 @@ def other(value: Any) -> Any:
 
 def changed(content: dict[str, Any], way: tuple[Any, ...], what: str) -> dict[str, Any]:
     """The content of a file with one key or value changed."""
-    whole = copied(content)
-    parent = reduce(lambda each, name: each[name], way[:-1], whole)
+    whole: dict[str, Any] = copied(content)
+    parent: Any = reduce(lambda each, name: each[name], way[:-1], whole)
     if what == "value":
         parent[way[-1]] = other(parent[way[-1]])
     else:

@@ -25,8 +25,8 @@ then dropped (the paper's dimensions agree). If the teacher's vectors have lengt
 have those of assistant and student; otherwise they would have to learn the length before anything else. They
 pool as the teacher does, unless ``student.pooling`` says otherwise; the embedding layers of stage 2 are
 averaged. The encoder as published reads texts with its own prompts, and the assistant with the student's.
-Budgets are in examples: each of stages 1 to 3 has the setting's budget, the last one ``contrast_factor``
-times that (60 epochs against 20).
+Every stage has the setting's budget, in examples or in epochs of its own pairs; the last one may have epochs
+of its own, ``contrast_epochs`` (60 against 20 in section 4.2).
 """
 
 from collections.abc import Mapping

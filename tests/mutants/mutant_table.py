@@ -251,8 +251,8 @@ MUTANTS: list[Mutant] = [
             "the worst is sought",
         ),
         (
-            "self._first = dict(space.first or {})",
-            "self._first: dict[str, Any] = {}",
+            "self._seeded = [dict(point) for point in space.seeded]",
+            "self._seeded: list[dict[str, Any]] = []",
             "the published point is not tried",
         ),
     ),

@@ -59,7 +59,7 @@ def ingest(
         origin = {"source": source, "files": len(files), "options": canonical(options)}
         table = write_texts(workspace, label, texts, deduplicate=options.deduplicate, origin=origin)
         _understood(workspace.path(table), reading).say()
-        return {"table": table, "left_out": left_out}
+        return {"table": table, "left_out": left_out, "source": source}
 
     made = read_once(workspace, note, read, refresh=refresh)
     if barrier is not None:

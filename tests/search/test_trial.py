@@ -73,7 +73,7 @@ def test_the_baseline_encodes_the_same_number_of_texts(context: Context) -> None
     assert equal_work(alone, alone.plan(QUICK)) == alone.setting
     crossed = dataclasses.replace(context, method="crosslingual")
     plan = crossed.plan({"batch_size": 16, "unit": 2, "bottleneck": 8})
-    assert equal_work(crossed, plan).distil_budget == 2 * (3 * 64 + 3 * 64)
+    assert equal_work(crossed, plan).distil_budget == 2 * 4 * 64, "four stages of pairs"
 
 
 def test_texts_of_counts_query_passage_and_negatives(context: Context) -> None:

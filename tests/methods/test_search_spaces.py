@@ -67,5 +67,7 @@ def test_a_sampler_that_needs_ranges_searches_those() -> None:
     assert searched_by("tpe", section="continuous").section == "continuous"
 
 
-def searched_by(sampler: str, **more: str) -> Space:
-    return search_space(load_method("mse"), ROOT / "search_spaces" / "mse.yaml", sampler=sampler, **more)
+def searched_by(sampler: str, section: str = "") -> Space:
+    return search_space(
+        load_method("mse"), ROOT / "search_spaces" / "mse.yaml", sampler=sampler, section=section
+    )

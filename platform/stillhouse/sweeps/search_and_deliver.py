@@ -64,23 +64,7 @@ def search_and_deliver(
     Returns:
         What `sweep` returns.
     """
-    where = Where(
-        device=options.device,
-        threads=max(1, int(options.need.cpus)),
-        workers=options.need.workers,
-        search=_search_pool(prepared.setting.dev, options.experiment.selection.index),
-        step_limit_s=_STEP_LIMIT_S,
-    )
-    context = Context(
-        method=options.method,
-        preset=options.preset,
-        setting=prepared.setting,
-        root=str(workspace.root),
-        where=where,
-        quality=prepared.setting.dev.select,
-        remote=workspace.remote,
-        points=points_of(options.scheduler) if len(options.objectives) == 1 else (),
-    )
+    context = _context(options, prepared, workspace)
     options = dataclasses.replace(options, space=without_idle(context, options.space))
     plan = context.plan(options.space.any_point)
     # A labelled task has its own metric, which the last stage selects by.
@@ -128,6 +112,27 @@ def search_and_deliver(
             )
     PublishedSweep(workspace, folder).publish()
     return delivered
+
+
+def _context(options: SweepOptions, prepared: Prepared, workspace: Workspace) -> Context:
+    """Gather what all trials share."""
+    where = Where(
+        device=options.device,
+        threads=max(1, int(options.need.cpus)),
+        workers=options.need.workers,
+        search=_search_pool(prepared.setting.dev, options.experiment.selection.index),
+        step_limit_s=_STEP_LIMIT_S,
+    )
+    return Context(
+        method=options.method,
+        preset=options.preset,
+        setting=prepared.setting,
+        root=str(workspace.root),
+        where=where,
+        quality=prepared.setting.dev.select,
+        remote=workspace.remote,
+        points=points_of(options.scheduler) if len(options.objectives) == 1 else (),
+    )
 
 
 def _advance(forecast: Forecast, folder: Path) -> None:

@@ -12,14 +12,14 @@ import optuna
 import pytest
 
 from stillhouse.core.artifacts import Workspace, read_json, read_manifest
-from stillhouse.evaluation.items import Items, Part
+from stillhouse.evaluation.items import Items, Part, as_data
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.search.observer import Observer, open_tracker
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.space import Float, Space
 from stillhouse.search.trial import Context, follow
 from stillhouse.sweeps import deliver
-from stillhouse.sweeps.verdict import kept_items, verdict_on
+from stillhouse.sweeps.verdict import verdict_on
 
 GOOD = {"learning_rate": 3e-4, "batch_size": 16}
 BAD = {"learning_rate": 3e-3, "batch_size": 16}
@@ -33,7 +33,7 @@ def measured(items: bool = True, **values: list[float]) -> dict[str, Any]:
     """Models with these results per query."""
     return {
         who: {"metrics": {FIGURE: sum(each) / len(each)}}
-        | ({"items": json.loads(json.dumps(kept_items(Items((Part(np.array(each)),)))))} if items else {})
+        | ({"items": json.loads(json.dumps(as_data(Items((Part(np.array(each)),)))))} if items else {})
         for who, each in values.items()
     }
 

@@ -7,7 +7,7 @@ and the average of a table have several.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +59,32 @@ class Items:
         """Compute the figure."""
         figures = [statistic(self.statistic, part.values_N, part.gold_N) for part in self.parts]
         return self.scale * float(np.average(figures, weights=[part.weight for part in self.parts]))
+
+
+def as_data(items: Items) -> dict[str, Any]:
+    """Describe items as plain data, which `items_from` reads again."""
+    parts = [
+        {
+            "values": part.values_N.tolist(),
+            "gold": None if part.gold_N is None else part.gold_N.tolist(),
+            "weight": part.weight,
+        }
+        for part in items.parts
+    ]
+    return {"parts": parts, "statistic": items.statistic, "scale": items.scale}
+
+
+def items_from(data: Mapping[str, Any]) -> Items:
+    """Read what `as_data` made of items."""
+    parts = [
+        Part(
+            np.asarray(part["values"], np.float64),
+            None if part["gold"] is None else np.asarray(part["gold"], np.float64),
+            part["weight"],
+        )
+        for part in data["parts"]
+    ]
+    return Items(tuple(parts), data["statistic"], data["scale"])
 
 
 FiguresAndItems = tuple[dict[str, float], dict[str, Items]]

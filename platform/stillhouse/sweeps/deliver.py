@@ -25,6 +25,8 @@ from stillhouse.core.machine import describe_machine
 from stillhouse.core.notes import EXPORT_NOTE, read_note, write_note
 from stillhouse.core.types import Encoder, Scorer
 from stillhouse.evaluation.cost import cost, pairs_per_second
+from stillhouse.evaluation.items import as_data
+from stillhouse.evaluation.paired import Paired
 from stillhouse.evaluation.suites import figure_facts
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
@@ -61,6 +63,7 @@ from stillhouse.sweeps.contenders import (
     teacher_of,
 )
 from stillhouse.sweeps.costs import costs_of
+from stillhouse.sweeps.dev_apart import against_best, apart_lines
 from stillhouse.sweeps.export import (
     CARD,
     card_of_best,
@@ -72,7 +75,7 @@ from stillhouse.sweeps.findings import Findings, findings_of
 from stillhouse.sweeps.refit import chosen_student, refit_remark
 from stillhouse.sweeps.room import Room
 from stillhouse.sweeps.test_log import record_test_use
-from stillhouse.sweeps.verdict import RIVALS, Verdict, figure_on_test, kept_items, verdict_on
+from stillhouse.sweeps.verdict import RIVALS, Verdict, figure_on_test, verdict_on, word_of
 from stillhouse.training.facts import read_facts
 from stillhouse.training.models import form_of
 from stillhouse.values.data import Teacher
@@ -112,10 +115,10 @@ def deliver(
     show()
     trial = _choose(records, context, workspace)
     teacher_dev = _teacher_dev(prepared, context, folder, trial, room)
-    show(trial_table(records, context.quality, teacher_dev))
+    against = _show_trials(records, trial, context, teacher_dev)
     reused = reuse((context.plan(dict(r.hyper_parameters)) for r in records if r.values), workspace)
     findings = findings_of(context, space, records, folder / STUDY)
-    trials = [_trial(record) for record in records]
+    trials = [_trial(record, against.get(record.number)) for record in records]
     stages = [dataclasses.asdict(kind) for kind in reused]
     if trial is None:
         _say_details(records, reused, findings)
@@ -255,7 +258,7 @@ def _test_all(contenders: Contenders, quality: str, workspace: Workspace) -> dic
         machine = describe_machine(int(measured["threads"])) if "threads" in measured else {}
         tested[who] = {"metrics": figures, "cost": measured, "machine": machine}
         if who in ("student", *RIVALS) and (kept := items.get(figure_on_test(quality, figures))):
-            tested[who]["items"] = kept_items(kept)
+            tested[who]["items"] = as_data(kept)
         job_clock().step(number, len(found))
         tell(f"tested the {_TESTED.get(who, who)}, {number} of {len(found)} models")
     return tested
@@ -451,8 +454,24 @@ def _choose(records: list[TrialRecord], context: Context, workspace: Workspace) 
     return Candidate(best, stage, workspace.path(stage))
 
 
-def _trial(record: TrialRecord) -> dict[str, Any]:
-    return {**dataclasses.asdict(record), "curve": [list(point) for point in record.curve.items()]}
+def _show_trials(
+    records: Sequence[TrialRecord],
+    trial: Candidate | None,
+    context: Context,
+    teacher_dev: Mapping[str, float],
+) -> dict[int, Paired]:
+    """Print the trials, and which of them dev does not tell apart; return how each compares with the best."""
+    show(trial_table(records, context.quality, teacher_dev))
+    against = {} if trial is None else against_best(records, trial.record, context)
+    for line in [] if trial is None else apart_lines(trial.record, against):
+        show(line)
+    return against
+
+
+def _trial(record: TrialRecord, against: Paired | None = None) -> dict[str, Any]:
+    compared = {"verdict": word_of(against), **dataclasses.asdict(against)} if against else None
+    curve = [list(point) for point in record.curve.items()]
+    return {**dataclasses.asdict(record), "curve": curve, "against_best": compared}
 
 
 def _teacher_dev(

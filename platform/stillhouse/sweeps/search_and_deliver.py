@@ -28,6 +28,7 @@ from stillhouse.sweeps.ahead import ahead_of_sweep
 from stillhouse.sweeps.baseline import Baseline, baseline_name
 from stillhouse.sweeps.contenders import Candidate
 from stillhouse.sweeps.deliver import deliver
+from stillhouse.sweeps.dev_apart import resolution
 from stillhouse.sweeps.forecast import DELIVERY, REFITS, SEARCH, Forecast
 from stillhouse.sweeps.refit import refit
 from stillhouse.training.token_job import build_tokens_on_cluster
@@ -73,6 +74,8 @@ def search_and_deliver(
     facts = {"baseline": baseline_name(options.method), **prepared.facts, **stated(options.experiment)}
     facts |= {f"data_{at}": "\n".join(each.lines()) for at, each in enumerate(prepared.understood, 1)}
     with Observer(options.name, context, tracker, facts, plan) as observer:
+        if shown := resolution(prepared.setting.dev, context.quality, workspace):
+            say(shown)
         forecast = Forecast(options, context, plan, workspace, slots=slots(), refit=prepared.refit)
         _advance(forecast, folder)
         say(ahead_of_sweep(forecast))

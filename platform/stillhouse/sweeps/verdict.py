@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from stillhouse.evaluation.items import Items, Part
+from stillhouse.evaluation.items import items_from
 from stillhouse.evaluation.paired import Paired, compare_items
 
 RIVALS = ("baseline", "untrained")
@@ -82,36 +80,11 @@ def verdict_on(tested: Mapping[str, Mapping[str, Any]], quality: str, titles: Ma
     return Verdict(figure, {who: _compared(best, tested[who], figure) for who in rivals}, titles)
 
 
-def kept_items(items: Items) -> dict[str, Any]:
-    """Describe items as plain data, which `verdict_on` reads again."""
-    parts = [
-        {
-            "values": part.values_N.tolist(),
-            "gold": None if part.gold_N is None else part.gold_N.tolist(),
-            "weight": part.weight,
-        }
-        for part in items.parts
-    ]
-    return {"parts": parts, "statistic": items.statistic, "scale": items.scale}
-
-
 def _compared(best: Mapping[str, Any], other: Mapping[str, Any], figure: str) -> Paired:
     if best.get("items") and other.get("items"):
-        return compare_items(_items(best["items"]), _items(other["items"]))
+        return compare_items(items_from(best["items"]), items_from(other["items"]))
     own, others = float(best["metrics"][figure]), float(other["metrics"][figure])
     return Paired(own, others, own - others)
-
-
-def _items(kept: Mapping[str, Any]) -> Items:
-    parts = [
-        Part(
-            np.asarray(part["values"], np.float64),
-            None if part["gold"] is None else np.asarray(part["gold"], np.float64),
-            part["weight"],
-        )
-        for part in kept["parts"]
-    ]
-    return Items(tuple(parts), kept["statistic"], kept["scale"])
 
 
 def _sentence(name: str, one: Paired) -> str:

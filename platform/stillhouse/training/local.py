@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -12,9 +12,10 @@ from stillhouse.core.distributed import rank
 from stillhouse.core.identity import canonical
 from stillhouse.core.notes import STAGE_NOTE
 from stillhouse.corpora.tokens import build_tokens
-from stillhouse.evaluation.suites import run_suite
+from stillhouse.evaluation.suites import measure_suite
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.loading import tokenizer_of
+from stillhouse.training.dev_items import keep_items
 from stillhouse.training.facts import write_facts
 from stillhouse.training.figures import start_figures
 from stillhouse.training.fit import OBJECTIVE, STUDENT, OnEvaluation, fit
@@ -135,4 +136,11 @@ def dev_suite(stage: Stage, workspace: Workspace, where: "Where") -> Evaluate | 
     suite = stage.dev
     if suite is None:
         return None
-    return lambda encoder: run_suite(suite, encoder, workspace, search=where.search)
+
+    def evaluate(encoder: Any) -> dict[str, float]:
+        figures, items = measure_suite(suite, encoder, workspace, search=where.search)
+        if suite.select in items:
+            keep_items(workspace.place(stage), figures[suite.select], items[suite.select])
+        return figures
+
+    return evaluate

@@ -182,6 +182,20 @@ def test_faiss_ranks_as_torch_does_ties_included_however_sharded() -> None:
         np.testing.assert_allclose(scores[:, :50], one[0][:, :50], atol=1e-6)
 
 
+def test_a_gpu_ranks_as_torch_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    faiss = pytest.importorskip("faiss")
+    devices: list[int] = []
+    monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 2)
+    monkeypatch.setattr(
+        faiss, "index_cpu_to_gpu", lambda _, device, index: (devices.append(device), index)[1], raising=False
+    )
+    passages, queries = unit(random_vectors(TILE, 0)), unit(random_vectors(30, 1))
+    found = LocalSearch(1, "flat-gpu:device=1").search(passages, queries, 20)
+    exact = LocalSearch(1, "exact").search(passages, queries, 20)
+    assert devices == [1] and found[1].tobytes() == exact[1].tobytes()
+
+
 def test_an_index_that_misses_passages_says_how_many(workspace: Workspace, collection: Collection) -> None:
     pytest.importorskip("faiss")
     exact = DocSearch(collection, workspace)(Letters())

@@ -269,6 +269,12 @@ def test_every_rung_gets_an_evaluation(name: str, kind: str, shares: tuple[float
     assert unmet(plan, len(shares)) == 0
 
 
+def test_a_rung_on_the_last_step_is_counted_as_not_met() -> None:
+    mse, short = load_method("mse"), dataclasses.replace(setting(), distil_budget=128, finetune_budget=0)
+    plan = mse.plan(hyper_parameters(mse, {"batch_size": 64}, "paper"), short)
+    assert unmet(with_points(plan, (1 / 4, 3 / 4), mse.PRUNABLE_FROM), 2) == 1
+
+
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("section", ["space", "continuous"])
 def test_its_search_space_names_its_hyper_parameters(name: str, section: str) -> None:

@@ -13,6 +13,7 @@ from stillhouse.corpora.tables import write_rows
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.search.trial import Context, final_report, follow
+from stillhouse.sweeps import baseline, refit
 from stillhouse.sweeps.baseline import BATCH_SIZE, LEARNING_RATES, batch_size_of, equal_work, texts_of
 from stillhouse.values.data import Mined
 
@@ -106,3 +107,31 @@ def test_the_baseline_starts_from_equal_upstream_training(context: Context) -> N
     output: list[dict[str, Any]] = []
     follow({"learning_rate": LEARNING_RATES[0], "batch_size": 16}, baseline, output.append)
     assert output[-1]["finished"] and output[-1]["examples_seen"] == 160
+
+
+def test_students_of_the_baseline_and_refits_that_fail_are_lines(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[float] = []
+
+    def fail_at_one(values: dict[str, Any], context: Context, report: Any) -> None:
+        if values["learning_rate"] == 3e-4:
+            raise RuntimeError("CUDA out of memory. Tried to allocate")
+        if values["learning_rate"] == 1e-3:
+            report({"reason": "the loss must be finite"})
+            return
+        trained.append(values["learning_rate"])
+
+    monkeypatch.setattr(baseline, "follow", fail_at_one)
+    choices = [{"learning_rate": rate, "batch_size": 8} for rate in (3e-4, 1e-3, 1e-4)]
+    assert baseline._train(choices, context).splitlines() == [
+        "rate 0.0003 failed: out of memory with batch_size=8",
+        "rate 0.001 failed: the loss must be finite",
+    ]
+    assert trained == [1e-4]
+
+    def no_layer(*_: Any) -> str:
+        raise KeyError("no such layer")
+
+    monkeypatch.setattr(refit, "build_stage", no_layer)
+    assert refit._retrained(context.plan(QUICK), context, QUICK) == "KeyError: 'no such layer'"

@@ -14,7 +14,7 @@ from stillhouse.training.dev_items import items_of
 from stillhouse.values.stage import DevSuite
 
 _SPREAD = 0.25
-"""Standard deviation, over queries, of the difference of two students' reciprocal ranks (docs/one_sweep.md)."""
+"""Standard deviation over queries of the difference of two reciprocal ranks (docs/howto/search.md)."""
 
 
 def resolution(dev: DevSuite, quality: str, workspace: Workspace) -> str:
@@ -52,8 +52,8 @@ def apart_lines(best: TrialRecord, against: Mapping[int, Paired]) -> list[str]:
     if lines:
         count = next(iter(against.values())).items
         lines.append(
-            f"differences with 95 % intervals over the {count:,} items of dev, which chose trial {best.number}; "
-            "other seeds are not in them"
+            f"differences with 95 % intervals over the {count:,} items of dev, which chose trial "
+            f"{best.number}; other seeds are not in them"
         )
     return lines
 

@@ -10,7 +10,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import doing, say
 from stillhouse.core.job_clock import JobClock
 from stillhouse.core.notes import EXPORT_NOTE
-from stillhouse.evaluation.retrieval import DocSearch, start_search_pool
+from stillhouse.evaluation.retrieval import DocSearch, LocalSearch, start_search_pool
 from stillhouse.evaluation.search.indexes import APPROXIMATE, chosen_index
 from stillhouse.experiments.fields import stated
 from stillhouse.experiments.preparation import Prepared
@@ -36,7 +36,7 @@ from stillhouse.training.where import Where
 from stillhouse.values.stage import DevSuite
 
 if TYPE_CHECKING:
-    from stillhouse.evaluation.retrieval import SearchPool
+    from stillhouse.evaluation.retrieval import Search
 
 _SEARCH_THREADS = 1
 """Threads of an actor that searches."""
@@ -161,10 +161,15 @@ def _refits(
     return refit(longer, options.need, records, options.experiment.budget.refit.top, observer)
 
 
-def _search_pool(dev: DevSuite, index: str) -> "SearchPool | None":
-    """Start the actors that search for all trials, and say how; None if each trial searches, or none does."""
-    if not any(evaluator.target is DocSearch for evaluator in dev.evaluators) or index.startswith("flat-gpu"):
+def _search_pool(dev: DevSuite, index: str) -> "Search | None":
+    """Start the actors that search for all trials, and say how; None if no trial searches.
+
+    A GPU is searched by the trials themselves: the actors have none.
+    """
+    if not any(evaluator.target is DocSearch for evaluator in dev.evaluators):
         return None
+    if index.startswith("flat-gpu"):
+        return LocalSearch(index=index)
     chosen, why = chosen_index(index, _SEARCH_THREADS)
     say(f"dev queries search with the index {chosen}, {why}")
     actors = 1 if chosen.startswith(APPROXIMATE) else 2

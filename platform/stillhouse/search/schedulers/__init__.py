@@ -95,13 +95,13 @@ def _with_points(stage: Stage, points: Sequence[int], first: str) -> Stage:
     begin = end - stage.examples_seen
     if stage.start_from is not None and stage.label != first:
         stage = replace(stage, start_from=_with_points(stage.start_from, points, first))
-    return replace(stage, evaluate_at=tuple(point - begin for point in points if begin < point < end))
+    return replace(stage, evaluate_at=tuple(point - begin for point in points if begin < point <= end))
 
 
 def unmet(plan: Stage, count: int) -> int:
-    """Number of points of a plan that fall on an evaluation that another point or the end has already."""
-    met = sum(
-        len({-(-point // stage.batch_size) for point in stage.evaluate_at} - {stage.steps})
-        for stage in plan.chain()
-    )
+    """Number of points of a plan that fall on the evaluation of another point, or on the end."""
+    met = 0
+    for stage in plan.chain():
+        steps = {-(-point // stage.batch_size) for point in stage.evaluate_at}
+        met += len(steps - {plan.steps} if stage is plan else steps)
     return count - met

@@ -130,7 +130,7 @@ def deliver(
     before = trial if best.record.refit else None
     contenders = Contenders(best, baseline.best(), prepared, context.where.device, before)
     if contenders.baseline is None:
-        say("no baseline: it diverged with each of its learning rates.")
+        say("no baseline: it failed with each of its learning rates.")
     tested = _tested(contenders, workspace, folder, observer, room)
     rows = [*records, *(refit.record for refit in again)]
     _tell_how_trained(tested, contenders, records, len(again), len(rates_of(context.method)))
@@ -168,13 +168,7 @@ def deliver(
         observer.costs(record, figures)
     observer.report(report, teacher_dev)
     _track(observer, best, report, teacher_dev, rows, folder, verdict, findings, room)
-    if report["registered_as"] is None:
-        others = " and the ".join(verdict.worse_than)
-        say(f"not registered, since it is worse than the {others}; --register-anyway registers it")
-        return report
-    version = _register(observer, report)
-    registered = f"version {version}" if version else "as soon as MLflow answers"
-    show(f"registered: models:/{register_as}@champion, {registered}")
+    _register(observer, report, verdict)
     return report
 
 
@@ -391,11 +385,17 @@ def remarks_on(verdict: Verdict, facts: dict[str, Any]) -> list[str]:
     return [part for part in (*verdict.sentences(), data_line(facts)) if part]
 
 
-def _register(observer: Observer, report: dict[str, Any]) -> str | None:
-    """Register the exported student; return its version, or None while MLflow does not answer."""
+def _register(observer: Observer, report: dict[str, Any], verdict: Verdict) -> None:
+    """Register the exported student, or say why it is not; its version may come when MLflow answers."""
+    if report["registered_as"] is None:
+        others = " and the ".join(verdict.worse_than)
+        say(f"not registered, since it is worse than the {others}; --register-anyway registers it")
+        return
     export = Path(report["student"]["export"])
     tags = {name: str(report["student"][name]) for name in ("trial", "weights_sha256")}
-    return observer.tracker.register(observer.key, export, report["registered_as"], tags=tags)
+    version = observer.tracker.register(observer.key, export, report["registered_as"], tags=tags)
+    registered = f"version {version}" if version else "as soon as MLflow answers"
+    show(f"registered: models:/{report['registered_as']}@champion, {registered}")
 
 
 def _report(

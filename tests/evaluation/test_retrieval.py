@@ -185,11 +185,14 @@ def test_faiss_ranks_as_torch_does_ties_included_however_sharded() -> None:
 def test_a_gpu_ranks_as_torch_does(monkeypatch: pytest.MonkeyPatch) -> None:
     faiss = pytest.importorskip("faiss")
     devices: list[int] = []
+
+    def on_device(resources: object, device: int, index: Any) -> Any:
+        devices.append(device)
+        return index
+
     monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 2)
-    monkeypatch.setattr(
-        faiss, "index_cpu_to_gpu", lambda _, device, index: (devices.append(device), index)[1], raising=False
-    )
+    monkeypatch.setattr(faiss, "index_cpu_to_gpu", on_device, raising=False)
     passages, queries = unit(random_vectors(TILE, 0)), unit(random_vectors(30, 1))
     found = LocalSearch(1, "flat-gpu:device=1").search(passages, queries, 20)
     exact = LocalSearch(1, "exact").search(passages, queries, 20)

@@ -8,7 +8,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent / "platform" / "stillhouse"
 FILES = sorted(PACKAGE.rglob("*.py"))
 CEILINGS = {
-    "lines": 69_500,
+    "lines": 69_800,
     "rooms": 18,
     "names of several files": 49,
     "imports within functions": 330,

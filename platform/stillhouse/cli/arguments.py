@@ -1,6 +1,5 @@
 """Arguments that several commands share. Nothing heavy is imported: `--help` answers at once."""
 
-import dataclasses
 import math
 import re
 import sys
@@ -184,11 +183,11 @@ def _unknown(given: str, flags: Iterable[str], method: str | None) -> str:
 
 def _hyper_parameters(method: str | None) -> list[str]:
     """The names of a method's hyper-parameters; none of one that is not known."""
-    from stillhouse.methods import known_methods, load_method
+    from stillhouse.methods import fields_of, known_methods, load_method
 
     if method not in known_methods():
         return []
-    return [field.name for field in dataclasses.fields(load_method(method).HyperParameters)]
+    return [field.name for field in fields_of(load_method(method))]
 
 
 def new_command(

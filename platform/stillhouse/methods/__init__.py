@@ -130,7 +130,7 @@ def check_names(method: Method, names: Iterable[str]) -> None:
     Raises:
         BadInput: The first such name; the near ones are listed.
     """
-    known = [field.name for field in dataclasses.fields(method.HyperParameters)]
+    known = [field.name for field in fields_of(method)]
     for name in names:
         if name not in known and not is_weight(name):
             hint = in_our_words(name, known) or nearest(name, known)

@@ -6,6 +6,7 @@ Prints the table of docs/benchmarks.md from which `auto` of `selection.index` ha
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -38,7 +39,7 @@ def main() -> None:
 def row(threads: int, queries_QD: FloatArray, passages_ND: FloatArray, limit: float) -> None:
     """Print the shortest times of both, which a busy machine lengthens least."""
     searches = [LocalSearch(threads, index) for index in ("exact", "flat")]
-    runs = [lambda each=each: each.search(passages_ND, queries_QD, DEPTH) for each in searches]
+    runs = [partial(each.search, passages_ND, queries_QD, DEPTH) for each in searches]
     one, other = (settled(run(), queries_QD, passages_ND)[1][:, :100] for run in runs)
     exact, flat = (1000 * shortest(run, limit) for run in runs)
     print(

@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import os
+import re
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -218,9 +219,18 @@ def _collections() -> Iterable[Target]:
     yield Target("sentence tasks", (polar,), _read_sentence_tasks)
 
 
+def _extended(path: Path) -> dict[str, bytes]:
+    """Return the files that an experiment file takes fields from, by name."""
+    found = re.search(rb"^extends: (\S+)", path.read_bytes(), re.MULTILINE)
+    if found is None:
+        return {}
+    base = path.with_name(found[1].decode())
+    return {base.name: base.read_bytes(), **_extended(base)}
+
+
 def _experiments() -> Iterable[Target]:
     paths = sorted((REPOSITORY / "search_spaces").rglob("*.yaml"))
-    seeds = tuple({"a.yaml": path.read_bytes()} for path in paths)
+    seeds = tuple({"a.yaml": path.read_bytes(), **_extended(path)} for path in paths)
     yield Target(
         "experiment files", seeds, lambda folder: load_runs(folder / "a.yaml", data_root=str(folder))
     )

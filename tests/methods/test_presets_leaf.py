@@ -1,5 +1,6 @@
 """LEAF (Vujanic and Rueckstiess, arXiv:2509.12539): every value of its preset and of its search space."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,7 +46,8 @@ def test_every_value_of_the_preset() -> None:
 
 def test_every_weight_and_the_epochs_reach_the_stage() -> None:
     method = load_method("leaf")
-    plan = method.plan(hyper_parameters(method, {**WEIGHTS, "epochs": 3}), setting())
+    counted = replace(setting(), rows={setting()[Sentences].examples.fingerprint: 1000})
+    plan = method.plan(hyper_parameters(method, {**WEIGHTS, "epochs": 3}), counted)
     assert {name: plan.objective.kwargs[name] for name in WEIGHTS} == WEIGHTS
     assert plan.budget == 3000
     with pytest.raises(BadInput, match="epochs >= 0"):

@@ -57,7 +57,7 @@ class DocumentsByTeacher:
         return theirs, self._measured(benchmark, model)
 
     def measures(self, model: FiniteEncoder) -> bool:
-        """Whether a model is the teacher itself, so that `measure` has its figures."""
+        """Return whether a model is the teacher itself, so that `measure` has its figures."""
         return model.identity == self.teacher.identity
 
     def show(

@@ -125,7 +125,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _to_stdout(options: Namespace) -> bool:
-    """Whether a file of results goes to standard output, and so nothing else may."""
+    """Return whether a file of results goes to standard output, and so nothing else may."""
     return any(getattr(options, name, None) == STDOUT for name in ("json", "run", "output", "folder"))
 
 
@@ -169,7 +169,7 @@ def versions() -> dict[str, str]:
 
 
 def _reader_left() -> bool:
-    """Whether the reader closed a pipe that is written to, as `head` does; then writing stops."""
+    """Return whether the reader closed a pipe that is written to, as `head` does; then writing stops."""
     poll = select.poll()
     for stream in (sys.stdout, sys.stderr):
         poll.register(stream.fileno(), 0)

@@ -1,4 +1,4 @@
-"""What the command line says of a method: its runs, and hyper-parameters that are fixed."""
+"""A method on the command line: its runs, and hyper-parameters that are fixed."""
 
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,7 @@ def runs_of(options: Namespace) -> tuple[Run, ...]:
 
 
 def trainings_of(options: Namespace, fraction: float = 0.0) -> list[Training]:
-    """What the command line asks to train, one per variant, checked.
+    """Return the trainings that the command line asks for, one per variant, checked.
 
     Args:
         options: The command line.

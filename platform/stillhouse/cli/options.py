@@ -48,7 +48,7 @@ def settings(pairs: list[str]) -> dict[str, Any]:
 
 
 def is_path(name: str) -> bool:
-    """Whether a name of `--set` is a field of the experiment; a bare name is a hyper-parameter."""
+    """Return whether a name of `--set` is a field of the experiment; a bare name is a hyper-parameter."""
     return "." in name
 
 
@@ -82,7 +82,7 @@ def follow_sweep(options: Namespace) -> None:
 
 
 def experiment_from(options: Namespace, file: Mapping[str, Any] | None = None) -> Experiment:
-    """What all trials share: flags before the file before a sweep's experiment, or before the environment.
+    """Return the experiment: flags before the file before a sweep's experiment, or before the environment.
 
     Args:
         options: The parsed arguments.
@@ -167,14 +167,14 @@ def fractions_of(options: Namespace) -> tuple[float, ...]:
 
 
 def asked(options: Namespace, declared: Any = Resources) -> dict[str, Any]:
-    """What the command line gives of declared keywords; a command has flags for some of them."""
+    """Return the declared keywords that the command line gives; a command has flags for some of them."""
     found = {name: getattr(options, name, None) for name in declared.__annotations__}
     found |= {"root": root_of(options), "remote": remote_of(options)}
     return {name: value for name, value in found.items() if value is not None}
 
 
 def embedding_of(options: Namespace, device: str, *, local: bool) -> Embedding:
-    """Where and how the teacher runs; `evaluate` has no actors."""
+    """Return the place and processes of the teacher's run; `evaluate` has no actors."""
     return Embedding(actors=getattr(options, "actors", None) or 0, threads=1, local=local, device=device)
 
 

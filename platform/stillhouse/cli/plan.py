@@ -98,7 +98,7 @@ def _checked(options: Namespace) -> str:
 
 
 def _request(options: Namespace) -> "Request":
-    """What the plan is made for, beside the experiment."""
+    """Return the place and the options that the plan is made for."""
     from stillhouse.sweeps.planning.plan import Request
 
     return Request(

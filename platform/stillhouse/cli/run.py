@@ -1,4 +1,4 @@
-"""What the commands share while they run: a workspace, Ray, and the results' file."""
+"""The shared parts of running commands: a workspace, Ray, and the results' file."""
 
 import contextlib
 from argparse import Namespace

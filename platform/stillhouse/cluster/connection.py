@@ -122,7 +122,7 @@ def _end_left_behind() -> None:
 
 
 def joins(address: str | None) -> bool:
-    """Whether a command joins an existing cluster instead of starting a local one."""
+    """Return whether a command joins an existing cluster instead of starting a local one."""
     return address is not None or bool(os.environ.get("RAY_ADDRESS"))
 
 
@@ -233,7 +233,7 @@ def warn_of_hidden_root(node: Node, root: Path) -> None:
 
 
 class Seen(NamedTuple):
-    """What a node sees of a file that this process has just written and locked.
+    """A node's view of a file that this process has just written and locked.
 
     Attributes:
         found: Whether it finds the file.
@@ -245,7 +245,7 @@ class Seen(NamedTuple):
 
 
 def shares(node: Node, root: Path) -> Seen | None:
-    """What a node sees of a file that this process writes into a folder, and locks; None if it has gone."""
+    """Return a node's view of a file that this process writes and locks; None if the node has gone."""
     import ray
     from ray.exceptions import RayError, TaskUnschedulableError
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy

@@ -75,7 +75,7 @@ def making(workspace: Workspace, artifact: Artifact) -> Iterator[None]:
 
 
 class Leases:
-    """Which process holds which key, and until when; an actor of the cluster, one call at a time.
+    """The holder of each key, and until when it holds it; an actor of the cluster, one call at a time.
 
     Args:
         lasts_s: Seconds that a lease lasts after it was taken or renewed.
@@ -101,7 +101,7 @@ class Leases:
 
 
 def _on_cluster() -> bool:
-    """Whether this process belongs to a Ray cluster of several nodes; Ray is not imported for it."""
+    """Return whether this process belongs to a Ray cluster of several nodes; Ray is not imported for it."""
     if not ray_runs():
         return False
     import ray

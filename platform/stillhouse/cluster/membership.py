@@ -111,7 +111,7 @@ class Membership:
             say(f"  no node for {room} can be started now: the autoscaler is at its limit, or has none")
 
     def _news(self, remarks: Iterable[str]) -> list[str]:
-        """Those that were not told yet."""
+        """Return those that were not reported yet."""
         news = [remark for remark in dict.fromkeys(remarks) if remark not in self._told]
         self._told.update(news)
         return news

@@ -27,7 +27,7 @@ def nodes_up() -> Nodes:
 
 
 def started_here() -> bool:
-    """Whether this process has started its Ray itself, which has one node for ever."""
+    """Return whether this process has started its Ray itself, which has one node for ever."""
     import ray
 
     return bool(ray._private.worker._global_node.is_head())
@@ -115,7 +115,7 @@ def kinds_in_words(nodes: Nodes) -> str:
 
 @dataclass(frozen=True)
 class Autoscaler:
-    """What the autoscaler of a cluster tells of its work.
+    """The autoscaler's report of its work.
 
     Attributes:
         launching: Kinds of nodes that it is starting, with their numbers.
@@ -129,7 +129,7 @@ class Autoscaler:
 
     @property
     def in_words(self) -> str:
-        """What it does now, as the end of a sentence."""
+        """Its present work, as the end of a sentence."""
         if self.failed:
             return f"the autoscaler could not start {'; '.join(self.failed)}"
         if self.launching:
@@ -138,7 +138,7 @@ class Autoscaler:
 
 
 def autoscaler() -> Autoscaler | None:
-    """What the cluster's autoscaler tells; None where there is none.
+    """Return the report of the cluster's autoscaler; None where there is none.
 
     Its second version, which `ray up` and KubeRay use, reports to the head node. A head node without an
     autoscaler, and one with the first version, leave the same traces, so the first one is not seen.
@@ -154,7 +154,7 @@ def autoscaler() -> Autoscaler | None:
 
 
 def reported(state: Any) -> Autoscaler:
-    """What an autoscaler has reported.
+    """Read the report of an autoscaler.
 
     Args:
         state: Ray's message ``AutoscalingState``.

@@ -59,7 +59,7 @@ class Need:
 
     @property
     def nested(self) -> bool:
-        """Whether a trial starts its own workers, which reserve their resources themselves."""
+        """True if a trial starts its own workers, which reserve their resources themselves."""
         return self.workers > 1
 
     @property
@@ -127,7 +127,7 @@ def call(function: Callable[..., Result], *arguments: Any, need: Need) -> Result
 
 
 def has_room_here(need: Need) -> bool:
-    """Whether this process is on a node with the resources of one worker, or on no cluster at all."""
+    """Return whether this process is on a node with the resources of one worker, or on no cluster at all."""
     if not ray_runs():
         return True
     import ray
@@ -167,7 +167,7 @@ def _fitting(worker: dict[str, float], shape: dict[str, float], nodes: float) ->
 
 
 def _times(name: str, amount: float, there: float) -> float:
-    """How often an amount fits; a fraction of a GPU never lies on two of them."""
+    """Return how often an amount fits; a fraction of a GPU never lies on two of them."""
     if name == "GPU" and amount < 1:
         return there * math.floor(1 / amount + _ROUNDING)
     return math.floor(there / amount + _ROUNDING)

@@ -6,7 +6,7 @@ from stillhouse.core.errors import BadInput
 
 
 def ray_runs() -> bool:
-    """Whether this process belongs to a Ray cluster."""
+    """Return whether this process belongs to a Ray cluster."""
     ray = sys.modules.get("ray")
     return ray is not None and bool(ray.is_initialized())
 

@@ -1,4 +1,4 @@
-"""How many trials run at once on a cluster whose nodes come and go, and what waits for room there."""
+"""Number of trials at once on a cluster whose nodes come and go, and work that waits for room there."""
 
 import contextlib
 import math
@@ -171,7 +171,7 @@ class RoomWatch:
             self._began = None
 
     def _asks(self) -> bool:
-        """Whether a request for such workers is pending, and this run has none that run."""
+        """Return whether a request for such workers is pending, and this run has none that run."""
         from ray.util import placement_group_table
 
         groups, wanted = placement_group_table(), [_bundle(self.need)] * self.need.workers
@@ -207,10 +207,10 @@ def _reserved(need: Need) -> Iterator[Any]:
 
 
 def _asks(need: Need, found: Autoscaler) -> bool:
-    """Whether what the autoscaler calls impossible is this need."""
+    """Return whether what the autoscaler calls impossible is this need."""
     return _bundle(need) in found.impossible
 
 
 def _bundle(need: Need) -> dict[str, float]:
-    """What one worker reserves; Ray takes no zeros."""
+    """Return the resources that one worker reserves; Ray takes no zeros."""
     return {name: amount for name, amount in need.worker.items() if amount}

@@ -93,7 +93,7 @@ def make_room(root: Path, is_published: Callable[[str], bool]) -> list[Path]:
 
 
 def has_room(root: Path, size: int) -> bool:
-    """Whether a node may keep so many bytes more: within its limit, and on its disk."""
+    """Return whether a node may keep so many bytes more: within its limit, and on its disk."""
     within = limit_bytes() == math.inf or _bytes(root) + size <= limit_bytes()
     return within and shutil.disk_usage(root).free >= size
 

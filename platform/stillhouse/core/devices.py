@@ -51,7 +51,7 @@ def usable_device(device: str) -> str:
 
 
 def has_device(device: str) -> bool:
-    """Whether this machine has a device."""
+    """Return whether this machine has a device."""
     import torch
 
     kind, _, index = device.partition(":")

@@ -179,7 +179,7 @@ def _is_short_of_memory(error: BaseException) -> bool:
 
 
 def out_of_memory(error: BaseException | None) -> bool:
-    """Whether an error means that the machine or its GPU had no memory left."""
+    """Return whether an error means that the machine or its GPU had no memory left."""
     while error is not None:
         if isinstance(error, MemoryError) or _is_short_of_memory(error) or "out of memory" in str(error):
             return True

@@ -64,7 +64,7 @@ _remembered: set[str] = set()
 
 
 def names_secret(variable: str) -> bool:
-    """Whether the value of an environment variable of this name is hidden wherever it appears."""
+    """Return whether the value of an environment variable of this name is hidden wherever it appears."""
     return variable in CREDENTIALS or _VARIABLE.search(variable) is not None
 
 

@@ -109,7 +109,7 @@ class Remote:
         return f"Remote({str(self)!r})"
 
     def has(self, key: str) -> bool:
-        """Whether a published folder is complete."""
+        """Return whether a published folder is complete."""
         return bool(self._info(f"{key}/{MANIFEST}").is_file)
 
     def listed(self, key: str) -> dict[str, File] | None:
@@ -605,7 +605,7 @@ def files_in(folder: Path) -> Iterator[str]:
 
 
 def _is_same(path: Path, file: File) -> bool:
-    """Whether a file is there with the right bytes."""
+    """Return whether a file is there with the right bytes."""
     try:
         return path.stat().st_size == file.bytes and sha256_of(path) == file.sha256
     except (FileNotFoundError, NotADirectoryError):

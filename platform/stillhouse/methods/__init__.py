@@ -194,11 +194,11 @@ class PresetValue:
 
     @property
     def differs(self) -> bool:
-        """Whether the code differs from the text."""
+        """True if the code differs from the text."""
         return bool(self.values.get("repo", self.values["paper"]) != self.values["paper"])
 
     def source(self, preset: str) -> str:
-        """Where the value of a preset comes from."""
+        """Return the source of a preset's value."""
         return self.code_source if preset == "repo" else self.text_source
 
     def as_json(self) -> dict[str, Any]:

@@ -50,7 +50,7 @@ FITS = ("logits", "cosines")
 
 @dataclass(frozen=True)
 class HyperParameters(Transfer):
-    """What may be searched; defaults are those of SRA's student.
+    """Hyper-parameters that may be searched; defaults are those of SRA's student.
 
     Attributes:
         fits: Target of the student: the ``logits`` of the fine-tuned teacher, or the ``cosines`` of

@@ -50,7 +50,7 @@ needs = (Sentences, Pairs.optional)
 
 @dataclass(frozen=True)
 class HyperParameters(Finetuned):
-    """What may be searched; defaults are those of section 4.2 for students of 14 M parameters.
+    """Hyper-parameters; defaults are those of section 4.2 for students of 14 M parameters.
 
     Attributes:
         learning_rate: Peak learning rate.

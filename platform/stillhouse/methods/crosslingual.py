@@ -66,7 +66,7 @@ CONTRASTS = ("teacher", "same", "ce", "none")
 
 @dataclass(frozen=True)
 class HyperParameters(Schedule):
-    """What may be searched; defaults are those of §4.2 and Table 1.
+    """Hyper-parameters that may be searched; defaults are those of §4.2 and Table 1.
 
     Attributes:
         learning_rate: Peak learning rate of every stage.
@@ -247,7 +247,7 @@ def _full_encoder(setting: Setting) -> Spec[Any]:
 
 
 def _published_reading(setting: Setting) -> Reading | None:
-    """How the multilingual encoder reads as published: with its own prompts, at the student's length."""
+    """Return the published encoder's way of reading: with its own prompts, at the student's length."""
     base: Model = setting.student.kwargs["base"]
     own = read_folder(Path(base.path)).prompts
     check_live(base)

@@ -49,7 +49,7 @@ NEGATIVES = 8
 
 @dataclass(frozen=True)
 class HyperParameters(Layered):
-    """What may be searched; defaults are those of Table 1 (STS) and §4.3.
+    """Hyper-parameters that may be searched; defaults are those of Table 1 (STS) and §4.3.
 
     Attributes:
         distil_learning_rate: Peak learning rate of the distillation stage.

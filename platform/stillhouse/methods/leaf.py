@@ -40,7 +40,7 @@ needs = (Sentences,)
 
 @dataclass(frozen=True)
 class HyperParameters(Layered):
-    """What may be searched.
+    """Hyper-parameters that may be searched.
 
     Attributes:
         learning_rate: Peak learning rate.

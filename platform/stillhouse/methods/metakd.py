@@ -53,7 +53,7 @@ TEXTS = ("labelled", "unlabelled")
 
 @dataclass(frozen=True)
 class HyperParameters(Finetuned):
-    """What may be searched.
+    """Hyper-parameters that may be searched.
 
     Attributes:
         learning_rate: Peak learning rate of student and head.

@@ -55,7 +55,7 @@ needs = (Sentences, Pairs.optional)
 
 @dataclass(frozen=True)
 class HyperParameters(Finetuned):
-    """What may be searched.
+    """Hyper-parameters that may be searched.
 
     Attributes:
         learning_rate: Peak learning rate.

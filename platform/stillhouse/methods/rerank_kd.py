@@ -66,7 +66,7 @@ BASELINE_RATES = (3e-5, 1e-4, 3e-4)
 
 @dataclass(frozen=True)
 class HyperParameters(Layered):
-    """What may be searched.
+    """Hyper-parameters that may be searched.
 
     Attributes:
         learning_rate: Peak learning rate of the student.
@@ -136,7 +136,7 @@ class HyperParameters(Layered):
 
     @property
     def follows(self) -> bool:
-        """Whether the student follows a reranker."""
+        """True if the student follows a reranker."""
         return self.loss != "contrastive_kl" or self.weight > 0
 
 

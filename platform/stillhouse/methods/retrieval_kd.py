@@ -64,7 +64,7 @@ TOWERS = ("tied", "separate")
 
 @dataclass(frozen=True)
 class HyperParameters(Schedule):
-    """What may be searched; the soft loss, α and T are those of the best SimpleLSTM (Table 3).
+    """Hyper-parameters; the soft loss, α and T are those of the best SimpleLSTM (Table 3).
 
     Attributes:
         learning_rate: Peak learning rate of the student.

@@ -28,7 +28,7 @@ needs = (Pairs,)
 
 @dataclass(frozen=True)
 class HyperParameters(Layered):
-    """What may be searched.
+    """Hyper-parameters that may be searched.
 
     Attributes:
         learning_rate: Peak learning rate.

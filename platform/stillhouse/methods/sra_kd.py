@@ -46,7 +46,7 @@ BUDGET = {"distil": 262_144, "finetune": 32_768}
 
 @dataclass(frozen=True)
 class HyperParameters(Transfer):
-    """What may be searched; defaults are those of section 4.3 where it prints one.
+    """Hyper-parameters that may be searched; defaults are those of section 4.3 where it prints one.
 
     Attributes:
         distil_learning_rate: Peak learning rate of the distillation stage.

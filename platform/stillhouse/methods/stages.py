@@ -1,4 +1,4 @@
-"""What every stage of a plan takes from the setting, and the student that it trains."""
+"""Parts that every stage of a plan takes from the setting, and the student that it trains."""
 
 import inspect
 from collections.abc import Mapping, Sequence

@@ -123,7 +123,7 @@ def _cheap(planned: Planned, workers: int) -> list[Finding]:
 
 
 def _of_sample(planned: Planned, run: TeacherRun, until: float) -> list[Finding]:
-    """What the teacher's vectors of the sample say: their cosines, and the first softmax of the losses."""
+    """Check the teacher's vectors of the sample: their cosines, and the first softmax of the losses."""
     store = planned.encoder_store
     if store is None or not planned.texts:
         return []

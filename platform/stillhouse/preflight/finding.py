@@ -1,4 +1,4 @@
-"""What a check found, how bad that is, and what to do about it."""
+"""Findings of checks: what is wrong, how bad it is, and what to do."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ def from_the_worst(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def has_errors(findings: Iterable[Finding]) -> bool:
-    """Whether any finding is an error."""
+    """Return whether any finding is an error."""
     return any(finding.level == ERROR for finding in findings)
 
 

@@ -1,4 +1,4 @@
-"""What a run would do: its plan, its texts and its stores, as far as that is known in seconds."""
+"""A planned run: its stages, texts and stores, as far as they are known in seconds."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ _TOKENS_PER_TEXT = 32.0
 
 @dataclass(frozen=True)
 class Planned:
-    """What a run would do.
+    """A planned run.
 
     Attributes:
         experiment: The experiment.

@@ -169,7 +169,7 @@ def _longest(planned: Planned, stage: Stage) -> int:
 
 
 def _kept_states(stage: Stage, longest: int) -> int:
-    """What the backward pass keeps of a batch whose texts are padded to the longest."""
+    """Return the bytes that the backward pass keeps of a batch whose texts are padded to the longest."""
     layers, (depth, width) = kept_layers(stage.student), _shape(stage.student)
     depth = depth if layers is None else len(layers)
     tokens = stage.batch_tokens or _texts_per_row(stage.examples) * stage.batch_size * longest

@@ -50,7 +50,7 @@ _BY_DESIGN: dict[Any, str] = {
 
 @dataclass(frozen=True)
 class Layers:
-    """What the weights of a folder look like, layer by layer.
+    """Statistics of a folder's weights, layer by layer.
 
     Attributes:
         names: The layers in order; one entry for a model without layers.
@@ -69,7 +69,7 @@ class Layers:
 
     @property
     def all_untrained(self) -> bool:
-        """Whether no layer looks trained."""
+        """True if no layer looks trained."""
         return bool(self.names) and len(self.untrained) == len(self.names)
 
 
@@ -172,7 +172,7 @@ def tensor_shapes(folder: Path) -> dict[str, Sequence[int]]:
 
 
 def _untrained(tensors: dict[str, Any]) -> bool:
-    """Whether everything that a layer has says that it was never trained."""
+    """Return whether everything that a layer has says that it was never trained."""
     shapes = {name: tensor.get_shape() for name, tensor in tensors.items()}
     for name, shape in shapes.items():
         if len(shape) == 1:
@@ -239,7 +239,7 @@ def kept_layers(student: Spec[Any]) -> Sequence[int] | None:
 
 
 def _continues(stage: Stage) -> bool:
-    """Whether a stage goes on with the student of another one."""
+    """Return whether a stage goes on with the student of another one."""
     return stage.start_from is not None
 
 

@@ -45,7 +45,7 @@ class Categorical:
         return self.choices[min(int(unit * self.size), self.size - 1)]
 
     def holds(self, value: Any) -> bool:
-        """Whether ``value`` is one of the choices."""
+        """Return whether ``value`` is one of the choices."""
         return value in self.choices
 
 
@@ -81,7 +81,7 @@ class Float:
         return min(max(value, self.low), self.high)
 
     def holds(self, value: Any) -> bool:
-        """Whether ``value`` is a number within the bounds."""
+        """Return whether ``value`` is a number within the bounds."""
         return is_number(value) and self.low <= value <= self.high
 
 
@@ -136,7 +136,7 @@ class Int:
         return self.nth(min(int(unit * self.size), self.size - 1))
 
     def holds(self, value: Any) -> bool:
-        """Whether ``value`` is an integer within the bounds and on a step."""
+        """Return whether ``value`` is an integer within the bounds and on a step."""
         inside = is_number(value) and self.low <= value <= self.high
         return inside and value == int(value) and (int(value) - self.low) % self.step == 0
 
@@ -200,7 +200,7 @@ def frozen(value: object) -> object:
 
 
 def is_number(value: object) -> bool:
-    """Whether ``value`` is a finite number; a boolean is not."""
+    """Return whether ``value`` is a finite number; a boolean is not."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 

@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 
 class Place(TypedDict, total=False):
-    """Where a call works.
+    """Place of a call's work.
 
     Attributes:
         root: The workspace's folder; None takes ``$STILLHOUSE_ROOT``, else ``./runs``.
@@ -21,7 +21,7 @@ class Place(TypedDict, total=False):
 
 
 class Resources(Place, total=False):
-    """What a training may use, and where it works (`Place`).
+    """Resources of a training, and its place (`Place`).
 
     Attributes:
         address: Address of a Ray cluster (the job's, else a local one).
@@ -45,7 +45,7 @@ class Resources(Place, total=False):
 
 
 class Search(Resources, total=False):
-    """How a sweep searches, and what it may use (`Resources`).
+    """Options of a sweep's search, and its resources (`Resources`).
 
     Attributes:
         space: Experiment file, with a search space or for the method's own.

@@ -1,4 +1,4 @@
-"""What the driver reports while a sweep runs: lines on the screen, and runs in the tracker."""
+"""The driver's report of a running sweep: lines on the screen, and runs in the tracker."""
 
 import textwrap
 import time

@@ -21,7 +21,7 @@ CHANGES_COST = ("layers", "projection", "encoder", "units", "hidden")
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """What a sweep searches, and where it runs: a `Search` whose files have been read.
+    """A sweep's space and place: a `Search` whose files have been read.
 
     Attributes:
         name: Name of its folder in the workspace and of its experiment in MLflow.

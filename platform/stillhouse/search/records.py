@@ -103,5 +103,5 @@ def record(trial: Any, space: Space, explained: str | None) -> TrialRecord:
 
 
 def is_finite(value: object) -> bool:
-    """Whether a reported value is a finite number."""
+    """Return whether a reported value is a finite number."""
     return isinstance(value, int | float) and math.isfinite(value)

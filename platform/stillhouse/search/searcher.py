@@ -311,7 +311,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
 
 
 def _as_large(point: Mapping[str, Any], failed: Mapping[str, Any]) -> bool:
-    """Whether a point has batches as large as one that did not fit, and students of the same size."""
+    """Return whether a point has batches as large as one that did not fit, and students of the same size."""
     batches = [name for name in point if name.endswith("batch_size")]
     sizes = [name for name in CHANGES_COST if name in point]
     return (

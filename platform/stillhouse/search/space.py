@@ -94,7 +94,7 @@ class Space:
 
     @property
     def has_numeric(self) -> bool:
-        """Whether any domain is a numeric range, which quasi-random points need."""
+        """True if any domain is a numeric range, which quasi-random points need."""
         return any(not isinstance(values, Categorical) for values in self.domains.values())
 
     @property

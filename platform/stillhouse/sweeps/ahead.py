@@ -1,4 +1,4 @@
-"""What a sweep or a training will do, said in one line before it begins."""
+"""The work of a sweep or a training, in one line before it begins."""
 
 import time
 from collections.abc import Sequence

@@ -116,7 +116,7 @@ def baseline_choices(
 
 
 def baseline_name(method: str) -> str:
-    """What tables call the baseline of a sweep of a method."""
+    """Return the name of the baseline in tables of a method's sweep."""
     return str(getattr(load_method(method), "BASELINE_NAME", MSE_BASELINE))
 
 

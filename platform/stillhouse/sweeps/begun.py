@@ -158,13 +158,13 @@ def changes_since(options: SweepOptions, begun: Mapping[str, Any]) -> str:
 
 
 def search_in_sweep(file: Path) -> dict[str, Any]:
-    """How a sweep searches: its sampler, objectives, scheduler, and trials that are never stopped early."""
+    """Return a sweep's sampler, objectives, scheduler, and number of trials that are never stopped early."""
     note = read_note(file.with_name(SWEEP_NOTE), "")
     return {} if note is None else _named(note["search"])
 
 
 def search_of(options: SweepOptions) -> list[Any]:
-    """How a sweep searches, as its note states it."""
+    """Return the options of a sweep's search, as its note states them."""
     return [options.sampler, list(options.objectives), options.scheduler, options.full]
 
 

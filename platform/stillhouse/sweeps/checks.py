@@ -1,4 +1,4 @@
-"""What is checked before any work: the search space, and every plan of a search or a training run."""
+"""Checks before any work: the search space, and every plan of a search or a training run."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping

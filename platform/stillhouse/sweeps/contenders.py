@@ -180,7 +180,7 @@ def teacher_of(stage: Stage, setting: Setting) -> Teacher:
 
 
 def asks(setting: Setting) -> bool:
-    """Whether a teacher is behind an endpoint, to which no text of a suite is sent."""
+    """Return whether a teacher is behind an endpoint, to which no text of a suite is sent."""
     return any(isinstance(member, Endpoint) for member in members_of(setting.teacher))
 
 

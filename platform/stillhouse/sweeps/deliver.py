@@ -360,7 +360,7 @@ def _track(
 
 
 def _facts_of(context: Context, report: Mapping[str, Any]) -> list[str]:
-    """What the page of a sweep says below its title: method, teacher and corpus."""
+    """Return the line below the title of a sweep's page: method, teacher and corpus."""
     facts = report["facts"]
     texts = f", {facts['sentences']:,} texts" if facts.get("sentences") else ""
     return [
@@ -381,7 +381,7 @@ def _draw(
 
 
 def remarks_on(verdict: Verdict, facts: dict[str, Any]) -> list[str]:
-    """What stands beside the final comparison: how sure it is, and whose queries are searched."""
+    """Return remarks on the final comparison: how sure it is, and whose queries are searched."""
     return [part for part in (*verdict.sentences(), data_line(facts)) if part]
 
 
@@ -430,7 +430,7 @@ def _report(
 
 
 def _about(contenders: Contenders, workspace: Workspace) -> dict[str, Any]:
-    """What the figures are computed from, by split, and the identities of the models."""
+    """Return the data behind the figures, by split, and the identities of the models."""
     best, prepared = contenders.best, contenders.prepared
     taught_by = teacher_of(best.stage, prepared.setting)
     return {
@@ -441,7 +441,7 @@ def _about(contenders: Contenders, workspace: Workspace) -> dict[str, Any]:
 
 
 def _measured_on(facts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What stands below the table of the tested models: what the figures are computed from."""
+    """Return the line below the table of the tested models, on the data behind the figures."""
     parts = ["{} {count:,} {unit} (data {data:.8})".format(start, **fact) for start, fact in facts.items()]
     return [f"Measured on the test split: {', '.join(parts)}."] if parts else []
 

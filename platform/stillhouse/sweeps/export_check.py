@@ -1,4 +1,4 @@
-"""What an export is compared on: texts that its stage was not trained on, and the stage's dev figure."""
+"""Comparison of an export with its stage: on texts that were not trained on, and by the dev figure."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a sweep says about its own search: the gradient of each term, what does nothing, what decides."""
+"""A sweep's findings on its own search: the gradient of each term, what does nothing, what decides."""
 
 import dataclasses
 from collections.abc import Sequence

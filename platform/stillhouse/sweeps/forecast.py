@@ -186,7 +186,7 @@ def seconds_per_model(workspace: Workspace) -> float:
 
 
 class Forecast:
-    """What is left of a sweep that is planned, is about to run, or runs.
+    """Forecast of a sweep that is planned, is about to run, or runs.
 
     Args:
         options: The sweep.
@@ -242,7 +242,7 @@ class Forecast:
         return [(part, number) for parts, number in numbers for part in parts]
 
     def remaining(self) -> Remaining:
-        """What is left now."""
+        """Return the work that is left now."""
         kept = [stage.fingerprint for stage in self.shared]
         first = str(load_method(self.options.method).PRUNABLE_FROM)
 

@@ -32,7 +32,7 @@ from stillhouse.values.stage import DevSuite, TestSuite
 
 @dataclass(frozen=True)
 class TeachersDocuments:
-    """What was measured among the documents of a teacher.
+    """Figures that were measured among the documents of a teacher.
 
     Attributes:
         source: The teacher.

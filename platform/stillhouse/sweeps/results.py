@@ -1,4 +1,4 @@
-"""What the calls of the Python interface return: a trained student, and an export of one."""
+"""Results of the Python interface: a trained student, and an export of one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Where a sweep measures, exports and draws: on its driver's node, or on one that has room for a trial."""
+"""Place of a sweep's measuring, exporting and drawing: its driver's node, or one with room for a trial."""
 
 import dataclasses
 import shutil

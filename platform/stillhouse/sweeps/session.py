@@ -61,7 +61,7 @@ def need_of(resources: Mapping[str, Any]) -> Need:
 
 
 def where_of(resources: Mapping[str, Any], device: str, *, local: bool) -> Where:
-    """Where one training of `Resources` runs: with all cores if it has the machine, unless CPUs are given."""
+    """Return the place of one training: with all cores if it has the machine, unless CPUs are given."""
     workers, cpus = resources.get("workers", 1), resources.get("cpus_per_worker")
     threads = threads_alone(local=local, workers=workers) if cpus is None else max(1, int(cpus))
     return Where(device=device, threads=threads, workers=workers)

@@ -167,7 +167,7 @@ def check_same_sweep(options: SweepOptions) -> None:
 
 
 def _same_sweep(options: SweepOptions, parts: dict[str, Any]) -> bool:
-    """Whether the sweep was begun with these parts; refused if it was begun with others."""
+    """Return whether the sweep was begun with these parts; refused if it was begun with others."""
     path = sweep_folder(options) / SWEEP_NOTE
     begun = read_note(path, "")
     if begun is None:

@@ -89,7 +89,7 @@ class Server:
                 self._register(entry)
 
     def is_new(self) -> bool:
-        """Whether MLflow does not know the journal's sweep: the database was deleted or replaced."""
+        """Return whether MLflow does not know the journal's sweep: the database was deleted or replaced."""
         first = self.journal.read(0, 1)
         if not first or first[0][0]["do"] != "run":
             return False
@@ -114,7 +114,7 @@ class Server:
         self._doubtful = False
 
     def never_accepts(self, error: Exception) -> bool:
-        """Whether MLflow itself has refused what an entry says, or its file is gone.
+        """Return whether MLflow itself has refused what an entry says, or its file is gone.
 
         Servers before it, such as a proxy that has a page for each mistake, answer with the same numbers.
         """

@@ -59,7 +59,7 @@ class _Outage:
 
     @property
     def hopeless(self) -> bool:
-        """Whether a tracker that is closed should not wait for the server."""
+        """True if a tracker that is closed should not wait for the server."""
         return self.unreachable or time.monotonic() - self.since > _PATIENCE_S
 
     @property

@@ -172,7 +172,7 @@ class WorkerMailbox:
         self._write(_STOP, True)
 
     def stop_requested(self) -> bool:
-        """Whether the ranks are to exit."""
+        """Return whether the ranks are to exit."""
         return bool(self._read(_STOP))
 
     def send_failure(self, error: Exception) -> None:

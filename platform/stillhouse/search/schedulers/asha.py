@@ -56,7 +56,7 @@ class SuccessiveHalving:
         )
 
     def stops(self, number: int, examples: int, value: float) -> bool:
-        """Whether the trial is below the cut-off of the rung that it has just reached."""
+        """Return whether the trial is below the cut-off of the rung that it has just reached."""
         trial = SimpleNamespace(trial_id=f"trial-{number}")
         if number not in self._added:
             self._added.add(number)

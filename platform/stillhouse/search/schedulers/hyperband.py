@@ -64,7 +64,7 @@ class Hyperband:
         return chosen
 
     def stops(self, number: int, examples: int, value: float) -> bool:
-        """Whether the trial's bracket stops it."""
+        """Return whether the trial's bracket stops it."""
         bracket = self.bracket_of(number)
         return bracket < len(self._brackets) and self._brackets[bracket].stops(number, examples, value)
 

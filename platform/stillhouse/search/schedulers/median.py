@@ -45,7 +45,7 @@ class Median:
         self._completed: set[int] = set()
 
     def stops(self, number: int, examples: int, value: float) -> bool:
-        """Whether the trial's best value is below the median of the others' running means."""
+        """Return whether the trial's best value is below the median of the others' running means."""
         curve = self._curves.setdefault(number, {})
         curve[examples] = value
         if examples < self._grace:

@@ -1,4 +1,4 @@
-"""What a command reads and makes, counted on its own texts: rows, tokens, bytes."""
+"""Inputs and products of a command, counted on its own texts: rows, tokens, bytes."""
 
 import contextlib
 import dataclasses
@@ -58,7 +58,7 @@ class Counted:
     unread_s: float = 0.0
 
     def times(self, table: TextTable) -> float:
-        """How many times as many rows a table has in truth."""
+        """Return how many times as many rows a table has in truth."""
         return self.factor if table in _distilled_on(self.prepared) else 1.0
 
     def rows(self, table: TextTable) -> int:
@@ -132,7 +132,7 @@ def counted(
 
 
 def _smaller(source: Sentences, folder: Path) -> tuple[dict[str, Any], float]:
-    """What makes a large corpus small, and how many times as many texts it has."""
+    """Return the changes that make a large corpus small, and how many times as many texts it has."""
     corpus = source.corpus
     listed = hub_name(corpus) is None and "://" not in corpus and not source.sources
     files = list_files(corpus)[1] if listed else []

@@ -49,7 +49,7 @@ _SIZE, _FOR_A_TIME = "gigabytes", "gigabytes_meanwhile"
 
 @dataclass(frozen=True)
 class Request:
-    """Where the command would run.
+    """Place and options of the planned command.
 
     Attributes:
         nodes: Number of nodes; 0 for this machine alone.
@@ -94,7 +94,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a command will take.
+    """The forecast of a command.
 
     Attributes:
         share: Share of the text to distil on that was read to count it.
@@ -314,7 +314,7 @@ class _Planner:
         return {"teacher actor": actor, **student, **({"driver": actor} if self.options else {})}
 
     def _concerns(self, memory: Mapping[str, float], here: Mapping[str, Any]) -> Iterator[str]:
-        """What is expected of the scheduler, and processes that do not fit into this machine's memory."""
+        """Return remarks on the scheduler, and on processes that do not fit into this machine's memory."""
         if self.work.stops is not None and self.work.stoppable:
             stopped = 1 - self.work.stops.continues
             yield f"  {stopped:.0%} of the trials are expected to be stopped at each rung of the scheduler"

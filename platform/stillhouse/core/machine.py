@@ -35,7 +35,7 @@ def cores() -> int:
     for group in _groups("cpu"):
         quota, period = (_text(group / "cpu.max").split() or [_text(group / "cpu.cfs_quota_us")] * 2)[:2]
         period = _text(group / "cpu.cfs_period_us") or period
-        if quota.isdecimal() and period.isdecimal():  # Otherwise "max" or -1, which is no limit.
+        if quota.isdecimal() and period.isdecimal():  # "max" and -1 mean no limit.
             allowed.append(int(quota) // int(period))
     return max(1, min(allowed))
 

@@ -149,9 +149,8 @@ def _known_secrets(*, of_variables: bool = True) -> list[str]:
     """Return the secrets in the environment and those that are remembered, the longest first."""
     found = set(_remembered)
     for name, value in os.environ.items():
-        if (
-            of_variables and len(value) >= _LEAST and names_secret(name) and not value.startswith("/")
-        ):  # a path
+        is_path = value.startswith("/")
+        if of_variables and len(value) >= _LEAST and names_secret(name) and not is_path:
             found |= {value, *(parameter[2] for parameter in _PARAMETER.finditer(value))}
         if "://" in value:
             found |= _secrets_of_url(value)

@@ -1,4 +1,4 @@
-"""Ends from outside: SIGTERM, which acts as Ctrl-C, and memory that is too short for a thread."""
+"""Ends of a command from outside: SIGTERM, handled as Ctrl-C, and too little memory for a thread."""
 
 import contextlib
 import os

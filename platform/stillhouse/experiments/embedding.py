@@ -1,4 +1,4 @@
-"""Place and processes of the teacher's run."""
+"""Placement of the teacher's run: device and processes."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from stillhouse.core.errors import require
 
 @dataclass(frozen=True)
 class Embedding:
-    """Place and processes of the teacher's run.
+    """Placement of the teacher's run: device and processes.
 
     Attributes:
         actors: Teacher actors in the pool; 0 takes one per GPU, or one per CPU where there is no GPU.

@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 
 class Place(TypedDict, total=False):
-    """Place of a call's work.
+    """Workspace and device of a call.
 
     Attributes:
         root: The workspace's folder; None takes ``$STILLHOUSE_ROOT``, else ``./runs``.
@@ -21,7 +21,7 @@ class Place(TypedDict, total=False):
 
 
 class Resources(Place, total=False):
-    """Resources of a training, and its place (`Place`).
+    """Resources of a training, and its workspace and device (`Place`).
 
     Attributes:
         address: Address of a Ray cluster (the job's, else a local one).

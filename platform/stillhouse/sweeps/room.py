@@ -1,4 +1,4 @@
-"""Place of a sweep's measuring, exporting and drawing: its driver's node, or one with room for a trial."""
+"""Placement of a sweep's measurements and exports: its driver's node, or one with room for a trial."""
 
 import dataclasses
 import shutil

@@ -1,4 +1,4 @@
-"""The place of a plan's run."""
+"""Placement of a plan's run."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ def threads_alone(*, local: bool, workers: int) -> int:
 
 @dataclass(frozen=True)
 class Where:
-    """The place of a plan's run, which does not affect what it computes.
+    """Placement of a plan's run, which does not affect what it computes.
 
     Attributes:
         device: ``auto`` (whatever the machine has), ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.

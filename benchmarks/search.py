@@ -12,7 +12,7 @@ from harness import Row, arguments, at_least, finish, in_turn, median, ratio, sp
 from torch import Tensor
 
 from stillhouse.core.types import FloatArray
-from stillhouse.evaluation.metrics import judge, ranking_values
+from stillhouse.evaluation.metrics import average_precision, judge, ndcg, recall, reciprocal_rank
 from stillhouse.evaluation.search.exact import search
 
 
@@ -100,9 +100,9 @@ def figures(queries_QD: FloatArray, passages_ND: FloatArray, k: int, repeats: in
 
     def ours() -> None:
         judged = judge(search(queries_QD, passages_ND, k)[1], queries_Q, qrels_N3)
-        values = ranking_values(judged, "ours", share=(1, 10, k), precision=(k,))
-        means = {name: float(each.mean()) for name, each in values.items()}
-        found["ours"] = means["ours_ndcg@10"], means["ours_mrr@10"]
+        others = [*(recall(judged, at) for at in (1, 10, k)), average_precision(judged, k)]
+        means = [float(each.mean()) for each in (ndcg(judged, 10), reciprocal_rank(judged, 10), *others)]
+        found["ours"] = means[0], means[1]
 
     def theirs() -> None:
         scores = evaluator.compute_all_metrics(model, corpus_embeddings=corpus)["dot"]

@@ -15,7 +15,7 @@ from small_experiment import sentences, write_fever  # type: ignore[import-not-f
 import stillhouse
 from stillhouse.cli.main import main
 from stillhouse.corpora.published.fever import read_fever
-from stillhouse.evaluation.metrics import judge, ranking_values
+from stillhouse.evaluation.metrics import judge, ndcg, recall, reciprocal_rank
 
 PASSAGES = sentences(60, 3)
 SHORTENED = [" ".join(text.split()[1:]) for text in PASSAGES[:24]]
@@ -109,8 +109,10 @@ def reference(student: Path, teacher: Path, split: str) -> dict[str, float]:
     order = np.argsort(-(first @ second.T), axis=1, kind="stable")
     offset = 0 if split == "dev" else 12
     qrels = np.array([[at, at + offset, 1] for at in range(12)])
-    values = ranking_values(judge(order, np.arange(12), qrels), "x")
-    return {name.removeprefix("x_"): float(each.mean()) for name, each in values.items()}
+    judged = judge(order, np.arange(12), qrels)
+    values = {"mrr@10": reciprocal_rank(judged, 10), "ndcg@10": ndcg(judged, 10)}
+    values |= {f"recall@{depth}": recall(judged, depth) for depth in (1, 10, 100)}
+    return {name: float(each.mean()) for name, each in values.items()}
 
 
 @pytest.fixture(scope="module")

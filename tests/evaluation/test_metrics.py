@@ -14,7 +14,6 @@ from stillhouse.evaluation.metrics import (
     cosines,
     judge,
     ndcg,
-    ranking_values,
     recall,
     reciprocal_rank,
     spearman,
@@ -78,17 +77,8 @@ def test_a_table_by_hand() -> None:
 def test_figures_are_means_over_the_queries() -> None:
     ids = np.array([[0, 1], [2, 3], [4, 5]])
     judged = judge(ids, np.array([2, 5, 7]), qrels((7, 9, 1), (2, 1, 1), (5, 2, 1), (5, 8, 1), (6, 1, 1)))
-    values = ranking_values(judged, "docs_cosine", share=(1, 2), precision=(2,))
-    figures = {name: float(each.mean()) for name, each in values.items()}
-    assert list(figures) == [
-        "docs_cosine_mrr@10",
-        "docs_cosine_ndcg@10",
-        "docs_cosine_recall@1",
-        "docs_cosine_recall@2",
-        "docs_cosine_map@2",
-    ]
-    assert figures["docs_cosine_mrr@10"] == pytest.approx((0.5 + 1 + 0) / 3)
-    assert figures["docs_cosine_recall@1"] == pytest.approx((0 + 0.5 + 0) / 3)
+    assert reciprocal_rank(judged, 10).mean() == pytest.approx((0.5 + 1 + 0) / 3)
+    assert recall(judged, 1).mean() == pytest.approx((0 + 0.5 + 0) / 3)
 
 
 def test_ndcg_equals_sklearn_on_graded_gains() -> None:
@@ -147,10 +137,15 @@ def test_same_figures_as_sentence_transformers_ties_included() -> None:
     )(Vectors(queries, passages))
     _, ids = search(queries, passages, 100)
     judged = judge(ids, np.arange(40), qrels(*((q, p, 1) for q, p in judged_pairs)))
-    values = ranking_values(judged, "docs_cosine", precision=(100,))
-    ours = {name: float(each.mean()) for name, each in values.items()}
-    for name, value in ours.items():
-        assert value == pytest.approx(reference[name], abs=1e-12), name
+    for name, metric, depths in (
+        ("mrr", reciprocal_rank, (10,)),
+        ("ndcg", ndcg, (10,)),
+        ("recall", recall, (1, 10, 100)),
+        ("map", average_precision, (100,)),
+    ):
+        for depth in depths:
+            theirs = reference[f"docs_cosine_{name}@{depth}"]
+            assert metric(judged, depth).mean() == pytest.approx(theirs, abs=1e-12), name
 
 
 def test_bad_judgements() -> None:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from torch import Tensor
 from torch.nn import Module
 
-from stillhouse.core.roles import PLAIN, QUERY
+from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY
 
 FloatArray = npt.NDArray[np.floating]
 IntArray = npt.NDArray[np.integer]
@@ -279,6 +279,26 @@ class RoleEncoder(Encoder, Protocol):
     def encode_document(self, texts: Sequence[str]) -> FloatArray:
         """Encode documents as float32 vectors, (N, D), in their order."""
         ...
+
+
+class InRoles:
+    """A `RoleEncoder` by one method of its own, `encoded`."""
+
+    def encoded(self, role: str, texts: Sequence[str]) -> Any:
+        """Encode texts of a role, (N, D), in their order."""
+        raise NotImplementedError
+
+    def encode(self, texts: Sequence[str]) -> Any:
+        """Encode texts without a role, (N, D), in their order."""
+        return self.encoded(PLAIN, texts)
+
+    def encode_query(self, texts: Sequence[str]) -> Any:
+        """Encode queries, (N, D), in their order."""
+        return self.encoded(QUERY, texts)
+
+    def encode_document(self, texts: Sequence[str]) -> Any:
+        """Encode documents, (N, D), in their order."""
+        return self.encoded(DOCUMENT, texts)
 
 
 def encode_as(model: Encoder, role: str, texts: Sequence[str]) -> FloatArray:

@@ -7,8 +7,7 @@ import numpy as np
 
 from stillhouse.core.console import Progress
 from stillhouse.core.errors import BadInput
-from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY
-from stillhouse.core.types import Encoder, FloatArray, encode_as
+from stillhouse.core.types import Encoder, FloatArray, InRoles, encode_as
 from stillhouse.students.cpu.products import quick_products
 
 PIECE = 1024
@@ -16,7 +15,7 @@ PIECE = 1024
 _SHOWN = 60
 
 
-class FiniteEncoder:
+class FiniteEncoder(InRoles):
     """A model as an `Encoder` whose vectors are checked.
 
     Attributes:
@@ -38,23 +37,12 @@ class FiniteEncoder:
         self.model, self.identity, self.reopen = model, identity, reopen
         self.title, self.megabytes_on_disk = title, megabytes_on_disk
 
-    def encode(self, texts: Sequence[str]) -> FloatArray:
-        """Encode texts as vectors, (N, D), in their order.
+    def encoded(self, role: str, texts: Sequence[str]) -> FloatArray:
+        """Encode texts of a role as vectors, (N, D), in their order.
 
         Raises:
             BadInput: If a vector contains NaN or infinity, or there is not one vector per text.
         """
-        return self._encoded(texts, PLAIN)
-
-    def encode_query(self, texts: Sequence[str]) -> FloatArray:
-        """Encode queries; as `encode`."""
-        return self._encoded(texts, QUERY)
-
-    def encode_document(self, texts: Sequence[str]) -> FloatArray:
-        """Encode documents; as `encode`."""
-        return self._encoded(texts, DOCUMENT)
-
-    def _encoded(self, texts: Sequence[str], role: str) -> FloatArray:
         # Published models encode by themselves; the faster float32 products on a CPU apply to them too.
         with quick_products("cpu", "float32"):
             vectors_ND: FloatArray = np.asarray(encode_as(self.model, role, list(texts)))

@@ -4,7 +4,6 @@ Ranking metrics are computed per query and averaged by the caller, so that two m
 query.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -185,34 +184,6 @@ def without(ranking: Ranking, own_Q: IntArray) -> Ranking:
     order_QK = np.argsort(gone_QK, axis=1, kind="stable")
     kept_QK = np.take_along_axis(np.where(gone_QK, -1, ids_QK), order_QK, axis=1)
     return np.take_along_axis(scores_QK, order_QK, axis=1), kept_QK
-
-
-def ranking_values(
-    judged: Judged,
-    prefix: str,
-    *,
-    mrr: Sequence[int] = (10,),
-    gain: Sequence[int] = (10,),
-    share: Sequence[int] = (1, 10, 100),
-    precision: Sequence[int] = (),
-) -> dict[str, Values]:
-    """Compute metrics per query, named as in sentence-transformers: ``{prefix}_mrr@10``, ….
-
-    Args:
-        judged: The ranking.
-        prefix: Prefix of the names, such as ``docsearch_cosine``.
-        mrr: Depths of the mean reciprocal rank.
-        gain: Depths of nDCG.
-        share: Depths of recall.
-        precision: Depths of mean average precision.
-    """
-    metrics = (
-        ("mrr", reciprocal_rank, mrr),
-        ("ndcg", ndcg, gain),
-        ("recall", recall, share),
-        ("map", average_precision, precision),
-    )
-    return {f"{prefix}_{name}@{k}": metric(judged, k) for name, metric, depths in metrics for k in depths}
 
 
 def _dcg(gains_QK: Values) -> Values:

@@ -14,7 +14,7 @@ from torch import nn
 from stillhouse.core.errors import require
 from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.core.tokenizing import FastTokenizer, pad, token_batches
-from stillhouse.core.types import Encoding, Tokens
+from stillhouse.core.types import Encoding, InRoles, Tokens
 from stillhouse.students.cpu.attention import optimise_for_cpu
 from stillhouse.students.cpu.products import quick_products
 
@@ -43,7 +43,7 @@ class StudentModule(Protocol):
         ...
 
 
-class StudentEncoder:
+class StudentEncoder(InRoles):
     """Encodes with a student, without gradients and without dropout; the student keeps its training mode.
 
     Attributes:
@@ -98,21 +98,11 @@ class StudentEncoder:
         other.batch_tokens = texts * self.max_length
         return other
 
-    def encode(self, texts: Sequence[str]) -> Vectors:
-        """Encode texts without a role, (N, D), in their order."""
-        return self._encoded(texts, self.prompts.plain)
-
-    def encode_query(self, texts: Sequence[str]) -> Vectors:
-        """Encode queries, (N, D), in their order."""
-        return self._encoded(texts, self.prompts.query)
-
-    def encode_document(self, texts: Sequence[str]) -> Vectors:
-        """Encode documents, (N, D), in their order."""
-        return self._encoded(texts, self.prompts.document)
-
-    def _encoded(self, texts: Sequence[str], prompt: str) -> Vectors:
+    def encoded(self, role: str, texts: Sequence[str]) -> Vectors:
+        """Encode texts of a role, (N, D), in their order."""
         if not texts:
             return np.empty((0, self.dim), dtype=np.float32)
+        prompt = self.prompts.of(role)
         ids, offsets = self.tokenizer([prompt + text for text in texts])
         starts, lengths = offsets[:-1], np.diff(offsets)
         vectors_ND = np.empty((len(texts), self.dim), dtype=np.float32)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import (
     Encoding,
+    InRoles,
     IntArray,
     LogitObjective,
     ScoringObjective,
@@ -24,7 +25,7 @@ ROWS_AT_ONCE = 1024
 Compute = Callable[[Mapping[str, Encoding]], Tensor]
 
 
-class StudentScorer:
+class StudentScorer(InRoles):
     """An encoder that also scores rows of texts, with the head of an objective; each text is encoded once.
 
     A student with separate towers encodes each column with its own; `encode` is then its second tower.
@@ -52,17 +53,9 @@ class StudentScorer:
         """Return a scorer of the same student that reads that many texts per forward pass."""
         return StudentScorer(self.encoder.in_batches(texts), self.objective, self.columns)
 
-    def encode(self, texts: Sequence[str]) -> Vectors:
-        """Encode texts as vectors, (N, D), in their order."""
-        return self.encoder.encode(texts)
-
-    def encode_query(self, texts: Sequence[str]) -> Vectors:
-        """Encode queries, (N, D), in their order."""
-        return self.encoder.encode_query(texts)
-
-    def encode_document(self, texts: Sequence[str]) -> Vectors:
-        """Encode documents, (N, D), in their order."""
-        return self.encoder.encode_document(texts)
+    def encoded(self, role: str, texts: Sequence[str]) -> Vectors:
+        """Encode texts of a role, (N, D), in their order."""
+        return self.encoder.encoded(role, texts)
 
     def encode_column(self, column: str, texts: Sequence[str]) -> Vectors:
         """Encode texts as texts of a column, (N, D), in their order."""

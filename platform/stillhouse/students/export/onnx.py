@@ -31,7 +31,7 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.core.model_folder import read_folder
 from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.core.tokenizing import FastTokenizer, pad, token_batches
-from stillhouse.core.types import Encoder, Exportable, Tokens
+from stillhouse.core.types import Encoder, Exportable, InRoles, Tokens
 from stillhouse.students.backbone import quiet
 from stillhouse.students.encoder import Vectors, evaluating
 from stillhouse.students.export.modules import (
@@ -276,7 +276,7 @@ def _by_modules(exported: "OnnxEncoder", folder: Path, texts: Sequence[str]) -> 
     return np.concatenate(vectors)
 
 
-class OnnxEncoder:
+class OnnxEncoder(InRoles):
     """An ONNX export as an `Encoder`, on the CPU.
 
     Attributes:
@@ -317,17 +317,9 @@ class OnnxEncoder:
         stated = read_folder(home)
         self.tokenizer, self.prompts = FastTokenizer(home, stated.length), stated.prompts
 
-    def encode(self, texts: Sequence[str]) -> Vectors:
-        """Encode texts without a role, (N, D), in their order."""
-        return self.read([self.prompts.plain + text for text in texts])
-
-    def encode_query(self, texts: Sequence[str]) -> Vectors:
-        """Encode queries, (N, D), in their order."""
-        return self.read([self.prompts.query + text for text in texts])
-
-    def encode_document(self, texts: Sequence[str]) -> Vectors:
-        """Encode documents, (N, D), in their order."""
-        return self.read([self.prompts.document + text for text in texts])
+    def encoded(self, role: str, texts: Sequence[str]) -> Vectors:
+        """Encode texts of a role, (N, D), in their order."""
+        return self.read([self.prompts.of(role) + text for text in texts])
 
     def read(self, texts: Sequence[str]) -> Vectors:
         """Encode texts as they are, without a prompt, (N, D), in their order."""

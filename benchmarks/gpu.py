@@ -36,7 +36,7 @@ from stillhouse.students.backbone import layer_count, read_config
 from stillhouse.students.transformer import TransformerStudent, select_layers
 from stillhouse.teachers.embedding import resolve_compute
 from stillhouse.teachers.forward import Forward, default_batch_tokens
-from stillhouse.teachers.loading import teacher_encoder
+from stillhouse.teachers.loading import as_encoder, load_teacher
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.fit import fit
 from stillhouse.training.in_memory import MemoryTokens, RandomVectors
@@ -77,7 +77,7 @@ def embedding(
     store = Store(TextTable(""), model, max_length=length, compute=compute)
     tokenizer = FastTokenizer(Path(model.path), length)
     budget = default_batch_tokens(device, torch.get_num_threads())
-    teacher = teacher_encoder(store, Workspace(Path("unused")), device)
+    teacher = as_encoder(load_teacher(store, Workspace(Path("unused")), device), store)
     forward = Forward(teacher, tokenizer.pad_id, budget, compute, device)
     ids, offsets = tokenizer(texts)
     kinds: dict[str, dict[str, Any]] = {"default": {}, "bf16": {"dtype": torch.bfloat16}}

@@ -27,7 +27,7 @@ from stillhouse.corpora.reading.corpus import ReadOptions
 from stillhouse.corpora.reading.ingest import ingest
 from stillhouse.teachers.embedding import build_store, resolve_compute
 from stillhouse.teachers.forward import Forward, default_batch_tokens
-from stillhouse.teachers.loading import teacher_encoder
+from stillhouse.teachers.loading import as_encoder, load_teacher
 from stillhouse.teachers.store import open_store
 from stillhouse.values.data import Model, Store, TextTable
 
@@ -40,7 +40,7 @@ class Plain:
     def __init__(self, model: Model, texts: list[str], compute: str) -> None:
         tokenizer = FastTokenizer(Path(model.path), LENGTH)
         store = Store(TextTable(""), model, max_length=LENGTH, compute=compute)
-        teacher = teacher_encoder(store, Workspace(Path("unused")))
+        teacher = as_encoder(load_teacher(store, Workspace(Path("unused"))), store)
         self._forward = Forward(teacher, tokenizer.pad_id, default_batch_tokens("cpu", ACTORS), compute)
         self._ids, self._offsets = tokenizer(texts)
         self.vectors = self._forward(*tokenizer(texts[:256]))

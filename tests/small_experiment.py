@@ -28,9 +28,9 @@ from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.students.transformer import TransformerChoice
-from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.search.trial import Context
 from stillhouse.students.head import require_model
+from stillhouse.teachers.choice import TeacherChoice
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.where import Where
 from stillhouse.values.data import Examples, Mined, RankingTask, Store

@@ -8,11 +8,11 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent / "platform" / "stillhouse"
 FILES = sorted(PACKAGE.rglob("*.py"))
 CEILINGS = {
-    "lines": 69_800,
+    "lines": 69_760,
     "rooms": 18,
     "names of several files": 49,
     "imports within functions": 330,
-    "questions about the kind of a teacher or store": 100,
+    "questions about the kind of a teacher or store": 1,
     "longest function": 60,
 }
 KINDS = {

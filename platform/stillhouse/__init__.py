@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from stillhouse.experiments.students.recurrent import RecurrentChoice
     from stillhouse.experiments.students.static import StaticChoice
     from stillhouse.experiments.students.transformer import TransformerChoice
-    from stillhouse.experiments.teacher import TeacherChoice
     from stillhouse.preflight.finding import Finding
     from stillhouse.reports.rows import Rows
     from stillhouse.search.keywords import Place, Resources, Search
     from stillhouse.sweeps.results import Exported, Trained
+    from stillhouse.teachers.choice import TeacherChoice
     from stillhouse.values.mining import Mining
 
 __version__ = "0.2.0"
@@ -112,7 +112,7 @@ _MODULES = {
     "Selection": "experiments.selection",
     "Sentences": "experiments.kinds.sentences",
     "StaticChoice": "experiments.students.static",
-    "TeacherChoice": "experiments.teacher",
+    "TeacherChoice": "teachers.choice",
     "Trained": "sweeps.results",
     "TransformerChoice": "experiments.students.transformer",
     "WordVectors": "experiments.kinds.word_vectors",

@@ -21,11 +21,11 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.memory import in_files
 from stillhouse.experiments.students.transformer import TransformerChoice
-from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.reports.rows import Rows
 from stillhouse.search.keywords import Place, Resources, Search, refuse_unknown
 from stillhouse.sweeps.results import Exported, Trained
 from stillhouse.sweeps.session import device_of, need_of, opened_workspace, session_of, where_of
+from stillhouse.teachers.choice import TeacherChoice
 
 if TYPE_CHECKING:
     from stillhouse.core.types import Encoder

@@ -14,6 +14,7 @@ from small_experiment import sentences  # type: ignore[import-not-found]
 import stillhouse
 from stillhouse.cli.main import main
 from stillhouse.teachers import embedding
+from stillhouse.teachers.build_state import Build
 
 ROOT = Path(__file__).resolve().parents[2]
 SPACE = """
@@ -59,13 +60,13 @@ def run_job(folder: Path, ray_folder: str, job: str, *words: str) -> str:
 def embedded(monkeypatch: pytest.MonkeyPatch, swept: Path) -> list[str]:
     """The stores that are built from now on; commands run in the folder of the workspace."""
     built: list[str] = []
-    work = embedding._work
+    build = Build
 
-    def noted(workspace: Any, store: Any, *where: Any) -> Any:
-        built.append(store.label)
-        return work(workspace, store, *where)
+    def noted(work: Any) -> Any:
+        built.append(work.store.label)
+        return build(work)
 
-    monkeypatch.setattr(embedding, "_work", noted)
+    monkeypatch.setattr(embedding, "Build", noted)
     monkeypatch.chdir(swept)
     return built
 

@@ -25,11 +25,11 @@ from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import prepare
 from stillhouse.experiments.students.transformer import TransformerChoice
-from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.search.observer import Observer, open_tracker
 from stillhouse.search.searcher import StudySearcher
 from stillhouse.search.space import Categorical, Space
 from stillhouse.search.trial import Context, follow
+from stillhouse.teachers.choice import TeacherChoice
 from stillhouse.tracking.location import tracking_uri
 from stillhouse.tracking.mlflow_tracker import MLflowTracker
 from stillhouse.training.where import Where

@@ -1,5 +1,6 @@
-"""CONTRIBUTING is right: a suite, a sampler, a scheduler and a rule of mining are added by one file each."""
+"""CONTRIBUTING is right: suites, samplers, schedulers, teachers and rules of mining are added by one file."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -7,10 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
 
 from stillhouse.cli.main import main
+from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.evaluation import benchmarks
 from stillhouse.methods import load_method
@@ -20,6 +24,7 @@ from stillhouse.search.samplers import Search
 from stillhouse.search.schedulers import load_scheduler
 from stillhouse.search.space import Int, Space
 from stillhouse.sweeps.checks import search_space
+from stillhouse.teachers import kinds
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = '''
@@ -76,6 +81,62 @@ def rule(full_budget):
 '''
 
 
+TEACHER = '''
+"""Vectors in an .npz, each under the SHA-256 of its text."""
+
+import hashlib
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from stillhouse.core.artifacts import sha256_of
+from stillhouse.corpora.tables import Texts
+from stillhouse.teachers.kinds import TeacherKind
+from stillhouse.teachers.shards import write_shard
+from stillhouse.teachers.vector_files import FilesEncoder, NoVector
+from stillhouse.values.data import Teacher
+
+aside = {"identity": False}
+
+
+@dataclass(frozen=True)
+class Archive(Teacher):
+    sha256: str
+    normalize: bool = False
+    width: int = field(default=0, metadata=aside)
+    name: str = field(default="", metadata=aside)
+    source: str = field(default="", metadata=aside)
+    maker, imported = "archive", True
+
+
+class ArchiveEncoder(FilesEncoder):
+    def encoded(self, role, texts):
+        vectors = np.load(self._vectors.source)
+        try:
+            return np.stack([vectors[hashlib.sha256(text.encode()).hexdigest()] for text in texts])
+        except KeyError as missing:
+            raise NoVector(f"no vector of the text {missing}") from None
+
+
+class Archives(TeacherKind):
+    def find(self, choice):
+        width = len(next(iter(np.load(choice.vectors).values())))
+        return Archive(sha256_of(Path(choice.vectors)), False, width, choice.own_name, choice.vectors)
+
+    def encoder(self, teacher, max_length, device):
+        return ArchiveEncoder(teacher), None
+
+    def shards(self, works, missing, actors, told):
+        for number, part in missing:
+            start, work = time.perf_counter(), works[number]
+            texts = Texts(work.texts_folder).shard(part)
+            vectors_NE = ArchiveEncoder(work.store.teacher).encode(texts)
+            yield number, write_shard(work, part, vectors_NE, {}, tokens=0, start=start)
+'''
+
+
 def add(package: ModuleType, name: str, text: str, folder: Path, patch: pytest.MonkeyPatch) -> None:
     """Write a module into a folder that a package also looks in."""
     (folder / f"{name}.py").write_text(text)
@@ -129,6 +190,26 @@ def test_a_sampler_is_found_by_its_file(
     with pytest.raises(SystemExit):
         main(["sweep", "--help"])
     assert "corner, grid, qmc, random or tpe" in capsys.readouterr().out
+
+
+def test_a_teacher_is_found_by_its_file(
+    tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A student is trained on its vectors."""
+    texts = [f"the cat {word} on the mat number {n}" for n in range(60) for word in ("sat", "ran")]
+    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    random = np.random.default_rng(0)
+    vectors: Any = {hashlib.sha256(text.encode()).hexdigest(): random.random(8, np.float32) for text in texts}
+    np.savez(tmp_path / "vectors.npz", **vectors)
+    archive = ["--set", "teacher.kind=archive", "--set", f"teacher.vectors={tmp_path / 'vectors.npz'}"]
+    train = ["train", "mse", *archive, "--set", "teacher.name=mine", "--student", str(tiny_model), "--local"]
+    train += ["--corpus", str(tmp_path / "texts.txt"), "--distil-budget", "64", "--set", "batch_size=16"]
+    train += ["--root", str(tmp_path / "runs"), "--device", "cpu", "--json", str(tmp_path / "report.json")]
+    assert main(train) == 2 and "unknown kind of teacher" in capsys.readouterr().err
+    add(kinds, "archive", TEACHER, tmp_path, monkeypatch)
+    assert main(train) == 0, capsys.readouterr().err
+    made = [read_manifest(path.parent) for path in (tmp_path / "runs" / "stores").glob("*/manifest.json")]
+    assert {(each["dim"], each["teacher"]["name"]) for each in made} == {(8, "mine")}
 
 
 def test_a_scheduler_is_found_by_its_file(

@@ -34,9 +34,9 @@ from stillhouse.experiments.preparation import prepare
 from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.methods import mse, pkd
 from stillhouse.students.head import require_model
-from stillhouse.sweeps.contenders import TeacherEncoder
 from stillhouse.sweeps.export import export_stage
 from stillhouse.sweeps.measuring import source_of
+from stillhouse.teachers.kinds.model import TeacherEncoder
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store
 from stillhouse.training.models import encoder_in, open_model
@@ -52,7 +52,6 @@ from stillhouse.values.data import (
     Store,
     TextTable,
     TokenTable,
-    stores_in,
 )
 from stillhouse.values.stage import DevSuite
 
@@ -96,11 +95,11 @@ def test_every_column_is_embedded_with_the_prompt_of_its_role(
     teacher = Prompts("query text: ", "passage of: ")
     setting = prepare(changed(given, {"sentences.role": role}), workspace, Embedding(local=True)).setting
     pairs = setting[Pairs]
-    prompts = {column: stores_in(store)[0].prompt for column, store in pairs.stores.items()}
+    prompts = {column: store.stores[0].prompt for column, store in pairs.stores.items()}
     assert prompts == {"query": teacher.query, "passage": teacher.document, "negatives": teacher.document}
     mined = pairs.examples.origin
     assert isinstance(mined, Mined)
-    queries, passages = stores_in(mined.queries)[0], stores_in(mined.passages)[0]
+    queries, passages = mined.queries.stores[0], mined.passages.stores[0]
     assert (queries.prompt, passages.prompt) == (teacher.query, teacher.document)
     sentences = setting[Sentences]
     assert sentences.only_store.prompt == teacher.of(role)

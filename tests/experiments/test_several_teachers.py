@@ -24,7 +24,6 @@ from stillhouse.experiments.fields import as_mapping, changed, experiment_of, me
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.mined_pairs import mine
 from stillhouse.experiments.preparation import Prepared, prepare
-from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.experiments.teacher_weights import weighted
 from stillhouse.losses.regression import MSE
 from stillhouse.methods import hyper_parameters, load_method
@@ -34,12 +33,13 @@ from stillhouse.search.trial import Context, follow
 from stillhouse.sweeps.checks import check_plans, search_space
 from stillhouse.sweeps.contenders import figures_of, teacher, teacher_of
 from stillhouse.sweeps.export import export_stage
+from stillhouse.teachers.choice import TeacherChoice
 from stillhouse.teachers.store import open_store, open_vectors
 from stillhouse.teachers.store_admin import collectable
 from stillhouse.training.teacher_space import space_of
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
-from stillhouse.values.data import Ensemble, Model, Store, StoreEnsemble, StoreMix, shares_of, stores_in
+from stillhouse.values.data import Ensemble, Model, Store, StoreEnsemble, StoreMix, shares_of
 from stillhouse.values.stage import TestSuite
 
 LOCAL = Embedding(local=True)
@@ -153,7 +153,7 @@ def test_teachers_of_several_sources_are_read_in_one_order(
         sources.append({"corpus": str(path), "share": 0.5, "role": "query" if number else ""})
     kinds = {"sentences.sources": sources, "sentences.corpus": "pydocs", "sentences.count": 90}
     store = prepare(changed(several, kinds), workspace, LOCAL).setting[Sentences].store
-    assert isinstance(store, StoreMix) and len(stores_in(store)) == 4
+    assert isinstance(store, StoreMix) and len(store.stores) == 4
     reader = open_vectors(workspace, store)
     first = store.parts[0]
     assert isinstance(first, StoreEnsemble)
@@ -185,7 +185,7 @@ def files(several: Experiment, workspace: Workspace, tmp_path: Path) -> list[dic
     read = [prepared.setting[Sentences].store, *(each.evaluators[0].kwargs["store"] for each in suites)]
     entries = []
     for number, choice in enumerate(several.teacher.each):
-        path = exported(workspace, [stores_in(each)[number] for each in read], tmp_path / f"{number}.parquet")
+        path = exported(workspace, [each.stores[number] for each in read], tmp_path / f"{number}.parquet")
         entries.append({"vectors": path, "weight": choice.weight})
     return entries
 
@@ -511,7 +511,7 @@ def test_lengths_are_each_teachers_own(several: Experiment, second: Path) -> Non
     given = replace(changed(several, {"teacher.members": entries}), max_length=0)
     found = given.teacher.resolve()
     assert given.lengths(found) == (12, 32)
-    settled = given.settled(found)  # how a sweep measures them
+    settled = found.having(lengths=given.lengths(found))  # how a sweep measures them
     assert settled.fingerprint == found.fingerprint
     assert isinstance(settled, Ensemble) and settled.lengths == (12, 32)
     assert given.common_length(found) == 12  # of the teacher that the student starts from

@@ -30,7 +30,7 @@ from stillhouse.teachers.store_admin import collectable
 from stillhouse.training.table import student_reader
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
-from stillhouse.values.data import Model, StoreMix, stores_in
+from stillhouse.values.data import Model, StoreMix
 
 PROMPTS = {"teacher.prompts.query": "query text: ", "teacher.prompts.document": "passage of: "}
 OWN = {"student.prompts.query": "find ", "student.prompts.document": "read "}
@@ -68,15 +68,15 @@ def test_each_source_is_a_store_with_the_prompt_of_its_role(given: Experiment, w
     setting = prepared_of(given, workspace).setting
     data = setting[Sentences]
     mix = data.store
-    assert isinstance(mix, StoreMix) and data.runs == mix.roles
+    assert isinstance(mix, StoreMix) and data.store.roles == mix.roles
     # Of 120 texts a fifth is held out for dev and another for the test, from each source alike.
     assert mix.roles == ((16, QUERY), (36, DOCUMENT), (22, PLAIN)) and data.rows == 74
-    assert [part.prompt for part in stores_in(mix)] == ["query text: ", "passage of: ", ""]
+    assert [part.prompt for part in mix.stores] == ["query text: ", "passage of: ", ""]
     texts = list(open_texts(workspace, mix.texts))
     assert texts == [text for part in mix.parts for text in open_texts(workspace, part.texts)]
     # What is read is what stock sentence-transformers gives with the prompt of each.
     stock: Any = load_sentence_transformer(require_model(setting.teacher))
-    prompts = [part.prompt for part in stores_in(mix) for _ in open_texts(workspace, part.texts)]
+    prompts = [part.prompt for part in mix.stores for _ in open_texts(workspace, part.texts)]
     expected = stock.encode([prompt + text for prompt, text in zip(prompts, texts, strict=True)])
     reader, shuffled = open_vectors(workspace, mix), np.random.default_rng(0).permutation(len(texts))
     np.testing.assert_allclose(reader.gather(shuffled), expected[shuffled], atol=2e-3)
@@ -176,7 +176,7 @@ def test_a_share_of_the_texts_keeps_the_shares_of_the_sources(
         18,
         11,
     ]
-    assert len(rows) == half.rows == 37 and half.examples.text_roles == value.runs
+    assert len(rows) == half.rows == 37 and half.examples.text_roles == value.store.roles
 
 
 def test_a_list_stands_for_the_sources() -> None:
@@ -285,5 +285,5 @@ def test_a_store_that_is_part_of_a_mix_is_kept(given: Experiment, workspace: Wor
     assert not collectable(workspace, older_than=0.0)
     assert all(
         len(open_store(workspace, part)) == rows
-        for part, (rows, _) in zip(stores_in(mix), mix.roles, strict=True)
+        for part, (rows, _) in zip(mix.stores, mix.roles, strict=True)
     )

@@ -9,7 +9,7 @@ import pytest
 import stillhouse
 from stillhouse import BadInput, Experiment, Pairs, Sentences, TeacherChoice
 from stillhouse.experiments.source import Source
-from stillhouse.experiments.teacher import PromptChoice
+from stillhouse.teachers.choice import PromptChoice
 
 NEEDED: dict[str, dict[str, Any]] = {
     "Claims": {"path": "fever"},

@@ -333,7 +333,7 @@ MUTANTS: list[Mutant] = [
     ),
     # Secrets.
     *mistakes(
-        "teachers/endpoint.py",
+        "teachers/client.py",
         "teachers/test_endpoint.py",
         ("if error.code not in _REFUSED:", "if error.code:", "an answer repeats parts of a refused key"),
         ("build_opener(_NoRedirects)", "build_opener()", "another host is sent the key"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.experiments.teacher import TeacherChoice
+from stillhouse.teachers.choice import TeacherChoice
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,6 @@ from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.source import Source
-from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.methods import hyper_parameters, known_methods, load_method, with_defaults
 from stillhouse.preflight import contrast, examination, space
 from stillhouse.preflight.contrast import Softmax, judge
@@ -39,9 +38,10 @@ from stillhouse.preflight.planned import SAMPLE, Planned, sketched
 from stillhouse.preflight.same_space import same_space
 from stillhouse.preflight.weights import checkpoints_of, student_weights, teacher_weights
 from stillhouse.search.trial import Context
+from stillhouse.teachers.choice import TeacherChoice
 from stillhouse.teachers.loading import tokenizer_of
 from stillhouse.teachers.store import StoreReader
-from stillhouse.values.data import Ensemble, Mined, Model, stores_in
+from stillhouse.values.data import Ensemble, Mined, Model
 from stillhouse.values.stage import Stage
 
 Examine = Callable[..., list[Finding]]
@@ -568,7 +568,7 @@ def test_every_source_of_sentences_is_looked_at(
     assert concerns(findings) == [("prompts", "warning")]
     assert "queries and documents without any" in findings[0].found
     prepared = prepare(mixed, workspace, Embedding(local=True))
-    first, second = stores_in(prepared.setting[Sentences].store)
+    first, second = prepared.setting[Sentences].store.stores
     assert concerns(examine(mixed)) == [("prompts", "warning")]
     folder = workspace.path(second)
     shuffle(folder, list(range(len(StoreReader(folder)))))

@@ -27,17 +27,17 @@ from stillhouse.corpora.tables import write_texts
 from stillhouse.evaluation.retrieval import unit
 from stillhouse.evaluation.search.exact import search
 from stillhouse.experiments.preparation import teacher_store
-from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.formats import write_format
 from stillhouse.students.export.modules import ONNX, ONNX_INT8, STOCK
 from stillhouse.students.head import published_length
 from stillhouse.students.transformer import TransformerStudent
+from stillhouse.teachers.choice import TeacherChoice
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.store import open_store
 from stillhouse.training.models import find_model
-from stillhouse.values.data import Model, stores_in
+from stillhouse.values.data import Model
 
 MakeModel = Callable[[str], Model]
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "conformance.md"
@@ -493,7 +493,7 @@ def by_stock(folder: Path) -> Stock:
 def stored(workspace: Workspace, teacher: Model, role: str) -> FloatArray:
     texts = write_texts(workspace, "texts", TEXTS)
     lengths = [published_length(teacher)]
-    (store,) = stores_in(teacher_store(texts, teacher, role, lengths=lengths, compute="float32"))
+    (store,) = teacher_store(texts, teacher, role, lengths=lengths, compute="float32").stores
     store = replace(store, dtype="float32")
     build_store(workspace, store, local=True)
     reader = open_store(workspace, store)

@@ -22,15 +22,15 @@ from stillhouse.core.types import FloatArray, encode_as
 from stillhouse.corpora.tables import write_texts
 from stillhouse.experiments.preparation import teacher_store
 from stillhouse.experiments.students.transformer import TransformerChoice
-from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.formats import write_format
 from stillhouse.students.head import published_length
+from stillhouse.teachers.choice import TeacherChoice
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.store import open_store
-from stillhouse.values.data import TORCH, Model, stores_in
+from stillhouse.values.data import TORCH, Model
 
 MakeModel = Callable[[str], Model]
 TEXTS = ["The river.", "a model of the river, long enough to be cut in two", "z", "the MODEL, 0 1 2 3 4"]
@@ -131,7 +131,7 @@ def stored(workspace: Workspace, teacher: Model, role: str, runtime: str = TORCH
     """Embed the texts in a role, through a store of the workspace."""
     texts = write_texts(workspace, "texts", TEXTS)
     length = published_length(teacher)
-    (store,) = stores_in(teacher_store(texts, teacher, role, lengths=[length], compute="float32"))
+    (store,) = teacher_store(texts, teacher, role, lengths=[length], compute="float32").stores
     store = replace(store, dtype="float32", runtime=runtime)
     build_store(workspace, store, local=True)
     reader = open_store(workspace, store)

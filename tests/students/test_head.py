@@ -27,7 +27,6 @@ from stillhouse.experiments.student_choice import StudentChoice
 from stillhouse.experiments.students.recurrent import RecurrentChoice
 from stillhouse.experiments.students.static import StaticChoice
 from stillhouse.experiments.students.transformer import TransformerChoice
-from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.methods import mse, pkd
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.onnx import OnnxEncoder, export_onnx
@@ -35,6 +34,7 @@ from stillhouse.students.export.sentence_transformers import check_parity, expor
 from stillhouse.students.head import head_of, load_pooler, own_head, published_length, with_head
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.sweeps.export import export_stage
+from stillhouse.teachers.choice import TeacherChoice
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store

@@ -18,8 +18,8 @@ from stillhouse.experiments.kinds.parallel import Parallel
 from stillhouse.experiments.parallel_text import parallel_corpora, read_parallel_data
 from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.students.transformer import TransformerChoice
-from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.methods import hyper_parameters, load_method
+from stillhouse.teachers.choice import TeacherChoice
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
 from stillhouse.values.data import Examples

@@ -32,9 +32,9 @@ import stillhouse
 from stillhouse.core.artifacts import Workspace, read_json, read_manifest
 from stillhouse.core.errors import BadInput, Hindered
 from stillhouse.corpora.tables import open_texts, write_texts
-from stillhouse.teachers import endpoint as asking
+from stillhouse.teachers import client as asking
+from stillhouse.teachers.client import Client, found_out
 from stillhouse.teachers.embedding import build_store, build_stores
-from stillhouse.teachers.endpoint import Client, found_out
 from stillhouse.teachers.store import open_store, verify_store
 from stillhouse.values.data import Endpoint, Requests, Store
 
@@ -280,7 +280,7 @@ def test_a_vector_that_is_no_number_once_is_asked_for_again(server: Loopback) ->
 def test_pauses_grow_and_follow_what_is_asked(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("random.uniform", lambda low, high: (low + high) / 2)
     now = [100.0]
-    monkeypatch.setattr("stillhouse.teachers.endpoint.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("stillhouse.teachers.client.time.monotonic", lambda: now[0])
     requests = Requests(attempts=9, pause=1.0)
     client = Client(Endpoint(server.url, "large", requests=requests))
     waited: list[float] = []

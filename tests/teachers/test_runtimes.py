@@ -16,11 +16,11 @@ from stillhouse.core.model_folder import ModelFolder
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.core.types import FloatArray, Tokens
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.students.export.onnx import OUTPUT, graph_inputs, open_session
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers import choosing, runtimes
 from stillhouse.teachers.agreement import least_cosine, lowest_cosine
+from stillhouse.teachers.choice import TeacherChoice
 from stillhouse.teachers.choosing import Chooser
 from stillhouse.teachers.embedding import build_store, resolve_compute
 from stillhouse.teachers.forward import Encode, Forward, Later
@@ -37,7 +37,6 @@ from stillhouse.values.data import (
     Store,
     StoreEnsemble,
     TableStore,
-    stores_in,
 )
 
 
@@ -232,7 +231,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, reason: str = "", *, large: int =
 
 
 def runtimes_of(chooser: Chooser, *stores: TableStore) -> list[str]:
-    return [each.runtime for store in stores for each in stores_in(chooser.choose(store))]
+    return [each.runtime for store in stores for each in chooser.choose(store).stores]
 
 
 def test_a_large_table_in_bfloat16_runs_in_openvino_where_it_agrees_and_all_else_in_pytorch(

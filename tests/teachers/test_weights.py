@@ -10,7 +10,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import Tokens
 from stillhouse.teachers import weights as models
-from stillhouse.teachers.loading import load_sentence_transformer, teacher_encoder
+from stillhouse.teachers.loading import as_encoder, load_sentence_transformer, load_teacher
 from stillhouse.teachers.weights import hash_model, on_this_machine, resolve_model
 from stillhouse.values.data import Model, Store, TextTable
 
@@ -145,7 +145,8 @@ def test_teacher_vectors_equal_encode(tiny_model: Path, tmp_path: Path) -> None:
     loaded = load_sentence_transformer(model)
     assert not loaded.training and next(loaded.parameters()).dtype == torch.float32
     encoded = loaded.tokenizer(["the cat sat on the mat"], return_tensors="pt")
-    teach = teacher_encoder(Store(TextTable("0"), model), Workspace(tmp_path))
+    store = Store(TextTable("0"), model)
+    teach = as_encoder(load_teacher(store, Workspace(tmp_path)), store)
     with torch.inference_mode():
         vectors = teach(Tokens(encoded["input_ids"], encoded["attention_mask"]))
     np.testing.assert_allclose(vectors.numpy(), loaded.encode(["the cat sat on the mat"]), atol=1e-6)
@@ -154,7 +155,7 @@ def test_teacher_vectors_equal_encode(tiny_model: Path, tmp_path: Path) -> None:
 def test_a_teacher_with_too_few_positions_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     store = Store(TextTable("0"), resolve_model(str(tiny_model)), max_length=129)
     with pytest.raises(BadInput, match="what the model takes"):
-        teacher_encoder(store, Workspace(tmp_path))
+        as_encoder(load_teacher(store, Workspace(tmp_path)), store)
 
 
 def test_a_first_module_without_token_ids_is_refused(copy: Path, tmp_path: Path) -> None:
@@ -165,7 +166,7 @@ def test_a_first_module_without_token_ids_is_refused(copy: Path, tmp_path: Path)
     (copy / "tokenizer.json").unlink()
     store = Store(TextTable("0"), resolve_model(str(copy)))
     with pytest.raises(BadInput, match=r"first module must be one of .*StaticEmbedding.*module='BoW'"):
-        teacher_encoder(store, Workspace(tmp_path))
+        as_encoder(load_teacher(store, Workspace(tmp_path)), store)
 
 
 def test_the_licence_is_read_from_the_model_card(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from stillhouse.evaluation.items import FiguresAndItems, Items, Part
 from stillhouse.evaluation.metrics import Values, cosines, spearman
 from stillhouse.evaluation.retrieval import LocalSearch, Search, unit
 from stillhouse.teachers.store import open_vectors
-from stillhouse.values.data import AnyStore, StoreMix
+from stillhouse.values.data import AnyStore
 
 Ids = npt.NDArray[np.int64]
 
@@ -96,7 +96,7 @@ class Agreement:
 
 def _roles(store: AnyStore, role: str, rows: IntArray) -> list[str]:
     """The role of each of some rows."""
-    if not isinstance(store, StoreMix):
+    if not store.roles:
         return [role] * len(rows)
     ends = np.cumsum([count for count, _ in store.roles])
     return [store.roles[part][1] for part in np.searchsorted(ends, rows, side="right")]

@@ -1,7 +1,7 @@
 """An experiment: everything but the hyper-parameters, as a composition of frozen values."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,8 +12,8 @@ from stillhouse.experiments.budget import Budget
 from stillhouse.experiments.data_kind import DataKind, data_kinds
 from stillhouse.experiments.selection import Selection
 from stillhouse.experiments.student_choice import StudentChoice, student_kinds
-from stillhouse.experiments.teacher import TeacherChoice
-from stillhouse.values.data import Ensemble, Model, Teacher, lead_of, members_of
+from stillhouse.teachers.choice import TeacherChoice
+from stillhouse.values.data import Model, Teacher
 from stillhouse.values.kinds import Kind
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import DevSuite
@@ -168,18 +168,11 @@ class Experiment:
         Args:
             teacher: Its folder states the length where the experiment does not.
         """
-        members = members_of(teacher)
-        own = teacher.lengths if isinstance(teacher, Ensemble) else (self.teacher.max_length,)
+        own = teacher.lengths or (self.teacher.max_length,)
         return tuple(
-            length or self.common_length(member) if isinstance(member, Model) else 0
-            for member, length in zip(members, own, strict=True)
+            length or self.common_length(member) if member.checkpoint else 0
+            for member, length in zip(teacher.members, own, strict=True)
         )
-
-    def settled(self, teacher: Teacher) -> Teacher:
-        """The teacher with the length that each of several reads, where it was not stated."""
-        if isinstance(teacher, Ensemble):
-            return replace(teacher, lengths=self.lengths(teacher))
-        return teacher
 
     def common_length(self, teacher: Teacher) -> int:
         """Tokens per text of teacher and student where neither states its own.
@@ -189,11 +182,10 @@ class Experiment:
         """
         from stillhouse.students.head import published_length
 
-        lead = lead_of(teacher)
-        stated = self.max_length or self.teacher.max_length
-        if isinstance(teacher, Ensemble):
-            stated = stated or teacher.lengths[teacher.members.index(lead)]
-        return stated or published_length(lead if isinstance(lead, Model) else self.student.base(lead))
+        lead = teacher.lead
+        own = teacher.lengths[teacher.members.index(lead)] if teacher.lengths else 0
+        stated = self.max_length or self.teacher.max_length or own
+        return stated or published_length(lead.checkpoint or self.student.base(lead))
 
     def check_prompts(self, teacher: Teacher) -> None:
         """Refuse prompts of teacher or student that leave no room for a text.
@@ -203,9 +195,9 @@ class Experiment:
         """
         from stillhouse.teachers.prompts import check_prompts, prompts_of
 
-        for member, length in zip(members_of(teacher), self.lengths(teacher), strict=True):
-            if isinstance(member, Model):
-                check_prompts(prompts_of(member), member, length, "teacher")
+        for member, length in zip(teacher.members, self.lengths(teacher), strict=True):
+            if member.checkpoint:
+                check_prompts(prompts_of(member), member.checkpoint, length, "teacher")
         student = self.student
         length = student.length(teacher, self.common_length(teacher))
         check_prompts(student.prompts, student.base(teacher), length, "student")
@@ -219,7 +211,7 @@ class Experiment:
         from stillhouse.students.head import positions
 
         own, student = self.teacher.max_length or self.max_length, self.student.max_length or self.max_length
-        read = [("teacher", each, own) for each in members_of(teacher) if isinstance(each, Model)]
+        read = [("teacher", model, own) for model in teacher.models]
         if student:
             read.append(("student", self.student.base(teacher), student))
         for role, model, length in read:
@@ -267,7 +259,7 @@ class Experiment:
                 data.setdefault(each.key, data_kinds()[each.key]().sketch(self))
         settings: Mapping[str, Any] = {**self.stage_settings(teacher), "distil_budget": 1 << 40}
         return Setting(
-            teacher=self.placeholder_teacher if isinstance(teacher, Model) else teacher,
+            teacher=self.placeholder_teacher if teacher.checkpoint else teacher,
             student=self.student.spec(teacher, self.seed),
             dev=DevSuite((), select=SKETCHED),
             data=data,
@@ -281,9 +273,9 @@ class Experiment:
         from stillhouse.teachers.prompts import prompts_of
 
         reading = None
-        if isinstance(teacher, Model):
+        if teacher.checkpoint:
             (longest,) = self.lengths(teacher)
-            reading = Reading(longest, prompts_of(teacher))
+            reading = Reading(longest, prompts_of(teacher.checkpoint))
         return {
             "distil_budget": self.budget.settled().distil,
             "epochs": self.budget.epochs,

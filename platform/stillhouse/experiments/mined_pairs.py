@@ -27,7 +27,7 @@ from stillhouse.experiments.preparation import chooser_of, embed_stores, read_py
 from stillhouse.teachers.embedding import resolve_compute
 from stillhouse.teachers.prompts import check_prompts, prompts_of
 from stillhouse.teachers.store import open_vectors
-from stillhouse.values.data import Examples, Mined, Model, TableStore, TextTable, members_of, stores_in
+from stillhouse.values.data import Examples, Mined, TableStore, TextTable
 
 _ROWS = 2048
 
@@ -87,11 +87,11 @@ def mine(
         say(f"  {output} is up to date")
         report: dict[str, Any] = kept["report"]
         return report
-    embed_stores([*stores_in(rule.queries), *stores_in(rule.passages)], workspace, embedding)
+    embed_stores([*rule.queries.stores, *rule.passages.stores], workspace, embedding)
     mine_negatives(workspace, examples, embedding)
     means = _write(workspace, examples, rule, output)
     teacher, manifest = rule.queries.teacher, read_manifest(workspace.path(examples))
-    name = experiment.teacher.name if isinstance(teacher, Model) else str(getattr(teacher, "name", ""))
+    name = str(getattr(teacher, "name", ""))
     report = _report(experiment, name, manifest, output, means, started)
     if output.is_file():
         write_note(note, {"sha256": sha256_of(output), "report": report})
@@ -123,9 +123,9 @@ def _planned(
 ) -> tuple[Examples, Mined]:
     teacher, compute = experiment.teacher.resolve(), resolve_compute(embedding.device, experiment.compute)
     lengths = experiment.lengths(teacher)
-    for member, length in zip(members_of(teacher), lengths, strict=True):
-        if isinstance(member, Model):
-            check_prompts(prompts_of(member), member, length, "teacher")
+    for member, length in zip(teacher.members, lengths, strict=True):
+        if member.checkpoint:
+            check_prompts(prompts_of(member), member.checkpoint, length, "teacher")
     for remark in experiment.teacher.remarks(teacher):
         say(f"  {remark}")
 

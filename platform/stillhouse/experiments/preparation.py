@@ -27,29 +27,14 @@ from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.shares import counted, cut
-from stillhouse.experiments.sources_read import vectors_read
 from stillhouse.experiments.unread import Unread
 from stillhouse.students.head import dimension_of, head_of
 from stillhouse.teachers.choosing import Chooser
 from stillhouse.teachers.embedding import build_stores, resolve_compute
+from stillhouse.teachers.kinds import kind_of
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.store import open_vectors
-from stillhouse.values.data import (
-    AnyStore,
-    Endpoint,
-    Ensemble,
-    Examples,
-    Member,
-    Outside,
-    Store,
-    StoreEnsemble,
-    TableStore,
-    Teacher,
-    TextTable,
-    VectorFiles,
-    members_of,
-    stores_in,
-)
+from stillhouse.values.data import AnyStore, Examples, Store, StoreEnsemble, TableStore, Teacher, TextTable
 from stillhouse.values.kinds import Kind
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import DevSuite, TestSuite
@@ -156,9 +141,9 @@ class Preparation:
         ):
             say(f"  {line}")
         with recorded() as found:
-            for member in members_of(teacher):
-                if isinstance(member, VectorFiles):
-                    vectors_read(member).say()
+            for member in teacher.members:
+                for each in kind_of(member.maker).understood(member):
+                    each.say()
         self.understood += found
         return teacher
 
@@ -194,7 +179,7 @@ class Preparation:
     def embedded(self, texts: TextTable, role: str = PLAIN) -> TableStore:
         """The teacher's vectors of some texts of a role, which the teacher will embed."""
         store = self._named(texts, role, made=True)
-        self._stores += stores_in(store)
+        self._stores += store.stores
         return store
 
     def trained_on(self, texts: TextTable, role: str = PLAIN) -> TableStore:
@@ -308,7 +293,7 @@ class Preparation:
         data = {key: value for key, value in self.data.items() if value is not None}
         fine_tuned = any(kind.counts_as == "labels" and kind.key in data for kind in experiment.kinds)
         return Setting(
-            teacher=experiment.settled(self.teacher),
+            teacher=self.teacher.having(lengths=self.lengths),
             student=experiment.student.spec(self.teacher, experiment.seed),
             dev=dev,
             data=data,
@@ -355,7 +340,7 @@ class Preparation:
     def _teacher_dim(self, sentences: Any) -> int:
         if sentences is None or not self.training:
             return 0
-        if self.unread.vectors or isinstance(self.teacher, Outside):
+        if self.unread.vectors or self.teacher.dimension:
             return dimension_of(self.teacher)
         return open_vectors(self.workspace, sentences.store, streamed=True).dim
 
@@ -381,14 +366,13 @@ class Preparation:
 
     def _reading(self) -> dict[str, str]:
         """Facts on prompts, and on dimensions that are left out; nothing where there are neither."""
-        members, student = members_of(self.teacher), self.experiment.student.prompts
+        members, student = self.teacher.members, self.experiment.student.prompts
         facts = {"student_prompts": str(student)} if student else {}
         for number, member in enumerate(members, start=1):
             who = "teacher" if len(members) == 1 else f"teacher_{number}"
-            kept = member.kept if isinstance(member, Outside) else member.dimension
             if prompts := prompts_of(member):
                 facts[f"{who}_prompts"] = str(prompts)
-            if kept:
+            if kept := member.dimension if member.checkpoint else member.kept:
                 facts[f"{who}_dimension"] = f"the first {kept}"
         return facts
 
@@ -405,21 +389,11 @@ def teacher_store(
         lengths: Tokens per text that each of them reads.
         compute: Precision of a forward pass.
     """
-    stores = tuple(
-        _member_store(texts, member, role, max_length=length, compute=compute)
-        for member, length in zip(members_of(teacher), lengths, strict=True)
-    )
-    return StoreEnsemble(texts, stores, teacher.weights) if isinstance(teacher, Ensemble) else stores[0]
-
-
-def _member_store(texts: TextTable, teacher: Member, role: str, *, max_length: int, compute: str) -> Store:
-    if isinstance(teacher, VectorFiles):
-        # Where the files say nothing of roles, a table has one store whatever it is read as.
-        return Store(texts, replace(teacher, role=role if teacher.columns[-1] else PLAIN))
-    if isinstance(teacher, Endpoint):
-        return Store(texts, replace(teacher, body=teacher.bodies.of(role)), prompt=teacher.prompts.of(role))
-    prompt = prompts_of(teacher).of(role)
-    return Store(texts=texts, teacher=teacher, max_length=max_length, prompt=prompt, compute=compute)
+    stores = []
+    for member, length in zip(teacher.members, lengths, strict=True):
+        store = Store(texts, member.read_as(role), prompt=prompts_of(member).of(role))
+        stores.append(replace(store, max_length=length, compute=compute) if member.checkpoint else store)
+    return StoreEnsemble(texts, tuple(stores), teacher.weights) if teacher.weights else stores[0]
 
 
 def chooser_of(
@@ -509,8 +483,8 @@ def embed_stores(stores: list[Store], workspace: Workspace, embedding: Embedding
     missing = [store for store in stores if not workspace.finished(store)]
     if not missing:
         return
-    imported = all(isinstance(store.teacher, VectorFiles) for store in missing)
-    asked = all(isinstance(store.teacher, Endpoint) for store in missing)
+    imported = all(store.teacher.imported for store in missing)
+    asked = all(store.teacher.asked for store in missing)
     what = "reading the vectors of" if imported else "asking for" if asked else "starting the teacher for"
     say(f"  {what} {', '.join(dict.fromkeys(store.label for store in missing))}")
     build_stores(
@@ -527,4 +501,4 @@ def embed_stores(stores: list[Store], workspace: Workspace, embedding: Embedding
 def documents_of(suite: DevSuite | TestSuite) -> list[Store]:
     """The teacher's vectors of documents that a suite's queries search."""
     found = (each.kwargs["documents"] for each in suite.evaluators if "documents" in each.kwargs)
-    return [store for vectors in found for store in stores_in(vectors)]
+    return [store for vectors in found for store in vectors.stores]

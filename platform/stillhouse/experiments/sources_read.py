@@ -1,4 +1,4 @@
-"""Published forms as they were understood: collections, tasks, claims and files of vectors."""
+"""Published forms as they were understood: collections, tasks and claims."""
 
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from stillhouse.corpora.tables import open_rows, open_texts, open_values, sample
 if TYPE_CHECKING:
     from stillhouse.core.artifacts import Workspace
     from stillhouse.corpora.search_task import SearchTask
-    from stillhouse.values.data import Examples, TextTable, VectorFiles
+    from stillhouse.values.data import Examples, TextTable
 
 _LOOKED_AT = 100
 
@@ -38,15 +38,6 @@ def task_read(workspace: "Workspace", name: str, root: str, examples: "Examples"
 def claims_read(workspace: "Workspace", source: str, examples: "Examples", note: str) -> Understood:
     """Describe the claims and pages of FEVER as they were understood."""
     return _understood(workspace, source, "FEVER's claims and pages", dict(examples.columns), note=note)
-
-
-def vectors_read(vectors: "VectorFiles") -> Understood:
-    """Describe files of vectors as they were understood."""
-    columns = zip(("text", "vector", "role"), vectors.columns, strict=True)
-    length = "of length 1" if vectors.normalize else "not normalised"
-    note = f"{vectors.dimension} dimensions, {length}"
-    roles = {role: column for role, column in columns if column}
-    return Understood(vectors.source, "files of vectors", note=note, roles=roles)
 
 
 def _understood(

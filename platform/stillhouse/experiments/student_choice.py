@@ -1,7 +1,6 @@
 """The contract of a choice of student, and how the kinds of students are found."""
 
 import functools
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from stillhouse.core.errors import require
@@ -9,7 +8,7 @@ from stillhouse.core.identity import Spec
 from stillhouse.core.roles import Prompts
 from stillhouse.experiments.data_kind import found_in
 from stillhouse.teachers.weights import model_folder, resolve_model
-from stillhouse.values.data import Model, Teacher, lead_of
+from stillhouse.values.data import Model, Teacher
 
 if TYPE_CHECKING:
     from stillhouse.students.head import Head
@@ -57,15 +56,15 @@ class StudentChoice:
         """
         if self.checkpoint:
             return resolve_model(self.checkpoint)
-        lead = lead_of(teacher)
+        base = teacher.lead.checkpoint
         require(
-            isinstance(lead, Model),
+            base is not None,
             "student.checkpoint must be given where the teacher is no model to start from",
             teacher=teacher.name,
             remedy="Name a model or a folder, such as --student sentence-transformers/all-MiniLM-L6-v2.",
         )
-        assert isinstance(lead, Model)
-        return lead.weights()
+        assert base is not None
+        return base.bare()
 
     def head(self, teacher: Teacher) -> "Head":
         """Pooling and norm: the student's own fields, else those of the teacher.
@@ -92,10 +91,7 @@ class StudentChoice:
         """
         from stillhouse.students.head import head_of
 
-        if isinstance(teacher, Model):
-            return head_of(teacher)
-        lead = lead_of(teacher)
-        head = head_of(lead if isinstance(lead, Model) else self.base(teacher))
+        head = head_of(teacher.lead.checkpoint or self.base(teacher))
         return head._replace(normalize=head_of(teacher).normalize)
 
     def length(self, teacher: Teacher, longest: int) -> int:
@@ -114,7 +110,7 @@ class StudentChoice:
     def remarks(self, teacher: Teacher, longest: int) -> list[str]:
         """Say where the student differs from its checkpoint or its teacher although the user did not ask."""
         lines = self._left_out(teacher)
-        if not isinstance(lead_of(teacher), Model):
+        if teacher.lead.checkpoint is None:
             return lines
         theirs, head = self._default_head(teacher).pooling, self.head(teacher)
         if not self.pooling and head.pooling != theirs:
@@ -138,13 +134,13 @@ class StudentChoice:
         """Say which modules of its checkpoint the student does not have."""
         from stillhouse.students.head import head_of
 
-        if not self.checkpoint and not isinstance(lead_of(teacher), Model):
+        if not self.checkpoint and teacher.lead.checkpoint is None:
             return []
         base = self.base(teacher)
         names = ", ".join(dict.fromkeys(self.left_out(head_of(base))))
         if not names:
             return []
-        whose = base.name or Path(base.path).name
+        whose = base.title
         return [f"note: the student has no {names}, which {whose} has beside its encoder and its pooling."]
 
     def spec(self, teacher: Teacher, seed: int) -> Spec[Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from stillhouse.core.errors import require
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.values.data import Ensemble, shares_of
+from stillhouse.values.data import shares_of
 from stillhouse.values.setting import Setting
 
 _NAME = re.compile(r"teacher_weight_([1-9][0-9]*)")
@@ -24,8 +24,8 @@ def is_weight(name: str) -> bool:
 
 def weights_of(setting: Setting) -> dict[str, float]:
     """The experiment's own weights, by the names that a search space has for them; none of one teacher."""
-    own = setting.teacher.given if isinstance(setting.teacher, Ensemble) else ()
-    return {f"teacher_weight_{number}": weight for number, weight in enumerate(own, start=1)}
+    given = enumerate(setting.teacher.given, start=1)
+    return {f"teacher_weight_{number}": weight for number, weight in given}
 
 
 def without_weights(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,10 +59,7 @@ def weighted(setting: Setting, values: Mapping[str, Any]) -> Setting:
     """
     if not any(map(is_weight, values)):
         return setting
-    teacher = setting.teacher
-    own = teacher.given if isinstance(teacher, Ensemble) else (1.0,)
-    weights = shares_of(_replaced(own, values))
-    return setting.weighted(weights)
+    return setting.weighted(shares_of(_replaced(setting.teacher.given or (1.0,), values)))
 
 
 def weighted_experiment(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:

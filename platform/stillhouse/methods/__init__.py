@@ -56,7 +56,7 @@ from stillhouse.experiments.teacher_weights import is_weight, without_weights
 from stillhouse.experiments.unread import Unread
 from stillhouse.students.backbone import checked_layers
 from stillhouse.students.recurrent import checked_repeats
-from stillhouse.values.data import Ensemble, Outside
+from stillhouse.values.data import teachers_in
 from stillhouse.values.kinds import DataNeed, Kind, needed
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import Stage
@@ -282,9 +282,7 @@ def probe(method: Method, hp: Any, setting: Setting, *, layers: int) -> None:
 def _check_runnable(method: Method, stage: Stage) -> None:
     """Refuse a stage that runs or trains several teachers, or one that is there by its vectors alone."""
     run = [stage.student, *([stage.live.model] if stage.live is not None else [])]
-    vectors = [
-        value for each in run for value in each.kwargs.values() if isinstance(value, Outside | Ensemble)
-    ]
+    vectors = [teacher for each in run for teacher in teachers_in(each) if teacher.checkpoint is None]
     require(
         not vectors,
         f"{name_of(method)} runs or trains the teacher in its stage {stage.label}, so it must be one model",

@@ -147,7 +147,7 @@ def _on_cosines(
             f"{list(task.examples.columns)}, classes={task.classes}. Give --task qqp, for example."
         )
     rows = transfer_rows(task, hp.augment)
-    if setting[Sentences].runs:
+    if setting[Sentences].store.roles:
         raise BadInput(
             "`fits = cosines` embeds the task's texts as the sentences are embedded, and must have one "
             "source of these, but sentences.sources names several. Give sentences.corpus."

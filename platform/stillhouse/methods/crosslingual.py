@@ -43,7 +43,7 @@ from stillhouse.losses.multilingual import MultilingualContrast, MultilingualCro
 from stillhouse.losses.regression import MSE
 from stillhouse.methods.stages import Schedule, check_live, optimizer_of, require_transformer, stage_of
 from stillhouse.objectives.parallel import ParallelContrast, ParallelRegression
-from stillhouse.students.head import gives_unit_vectors
+from stillhouse.students.head import head_of
 from stillhouse.students.pooling import POOLER
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.transformer import TransformerStudent
@@ -259,7 +259,7 @@ def _head(setting: Setting) -> dict[str, Any]:
     """Pooling and norm of assistant and student: those of the setting's student, by default the teacher's."""
     kwargs = setting.student.kwargs
     pooling = kwargs.get("pooling", "mean")
-    normalize = kwargs.get("normalize", gives_unit_vectors(setting.teacher))
+    normalize = kwargs.get("normalize", head_of(setting.teacher).normalize)
     return {"pooling": "cls" if pooling == POOLER else pooling, "normalize": normalize}
 
 

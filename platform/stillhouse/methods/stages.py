@@ -9,7 +9,7 @@ from typing import Any
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec, arguments_of
 from stillhouse.core.model_folder import read_folder
-from stillhouse.students.head import gives_unit_vectors
+from stillhouse.students.head import head_of
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.values.data import AnyStore, Examples, Model
@@ -198,7 +198,7 @@ def both_normalized(setting: Setting, student: Spec[Any]) -> bool:
         student: The student to train. If its vectors have length 1 and the teacher's do not, both are
             normalised; otherwise neither is.
     """
-    return gives_unit_length(student) and not gives_unit_vectors(setting.teacher)
+    return gives_unit_length(student) and not head_of(setting.teacher).normalize
 
 
 def gives_unit_length(student: Spec[Any]) -> bool:

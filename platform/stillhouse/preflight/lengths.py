@@ -7,7 +7,6 @@ from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.preflight.finding import NOTE, WARNING, Finding
 from stillhouse.preflight.planned import Planned
 from stillhouse.teachers.loading import tokenizer_of
-from stillhouse.values.data import Model, stores_in
 
 CHECK = "lengths"
 MUCH = 0.25
@@ -18,10 +17,9 @@ def cut_texts(planned: Planned) -> list[Finding]:
     """Tell which share of the texts teacher and student cut, and whether their tokenizers differ."""
     findings, tokenizers, stage = [], {}, planned.stages[0]
     store = planned.encoder_store
-    for part in stores_in(store) if store is not None else ():
-        assert isinstance(part.teacher, Model), "a teacher that is run is a model"
-        who = "teacher" if part is store else f"teacher {part.teacher.name}"
-        tokenizers[who] = FastTokenizer(Path(part.teacher.path), part.max_length)
+    for part in store.stores if store is not None else ():
+        who = "teacher" if part is store else f"teacher {part.model.name}"
+        tokenizers[who] = FastTokenizer(Path(part.model.path), part.max_length)
         texts = [part.prompt + text for text in planned.texts]
         findings += _cut(who, tokenizers[who], texts, part.max_length, planned)
     own = Path(tokenizer_of(stage).path)

@@ -19,7 +19,7 @@ from stillhouse.experiments.preparation import Preparation, teacher_store
 from stillhouse.methods import Method, unread
 from stillhouse.students.head import dimension_of
 from stillhouse.teachers.embedding import resolve_compute
-from stillhouse.values.data import Store, TableStore, Teacher, TextTable, members_of, models_of, stores_in
+from stillhouse.values.data import Store, TableStore, Teacher, TextTable
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import Stage
 
@@ -99,7 +99,7 @@ class Planned:
 
         It need not exist: it says how the teacher reads. Of several teachers all must be run here.
         """
-        if len(models_of(self.teacher)) < len(members_of(self.teacher)):
+        if len(self.teacher.models) < len(self.teacher.members):
             return None
         return self.reading()
 
@@ -182,7 +182,7 @@ def _tables(setting: Setting, stores: tuple[Store, ...], stage: Stage) -> Iterat
     """Tables of texts that the run reads, those to distil on first."""
     sentences = setting.get(Sentences)
     if sentences is not None:
-        yield stores_in(sentences.store)[0].texts
+        yield sentences.store.stores[0].texts
     for store in stores:
         yield store.texts
     yield from stage.examples.columns.values()

@@ -7,11 +7,11 @@ from pathlib import Path
 from stillhouse.core.model_folder import read_folder
 from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, Prompts
 from stillhouse.experiments.kinds.pairs import Pairs
-from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.preflight.finding import NOTE, WARNING, Finding
 from stillhouse.preflight.planned import Planned
+from stillhouse.teachers.choice import TeacherChoice
 from stillhouse.teachers.prompts import prompts_of
-from stillhouse.values.data import Endpoint, Member, Model, VectorFiles, members_of
+from stillhouse.values.data import Teacher
 
 CHECK = "prompts"
 _TITLES = {QUERY: "queries", DOCUMENT: "documents", PLAIN: "texts without a role"}
@@ -50,7 +50,7 @@ CUSTOMS = (
 
 def missing_prompts(planned: Planned) -> list[Finding]:
     """Compare the prompts that every teacher reads with to those that its folder, card or name asks for."""
-    members, choices = members_of(planned.teacher), planned.experiment.teacher.each
+    members, choices = planned.teacher.members, planned.experiment.teacher.each
     return [
         finding
         for teacher, choice in zip(members, choices, strict=True)
@@ -58,19 +58,14 @@ def missing_prompts(planned: Planned) -> list[Finding]:
     ]
 
 
-def _missing(planned: Planned, teacher: Member, choice: TeacherChoice, *, several: bool) -> list[Finding]:
-    if isinstance(teacher, VectorFiles):
+def _missing(planned: Planned, teacher: Teacher, choice: TeacherChoice, *, several: bool) -> list[Finding]:
+    if teacher.imported:
         return []
-    given = prompts_of(teacher)
-    if isinstance(teacher, Endpoint):
-        wanted, source = _of_family(teacher.model.lower(), "")
-        named, name = {}, teacher.name
-    else:
-        wanted, source = wanted_prompts(teacher)
-        named = {
-            key: prompt for key, prompt in read_folder(Path(teacher.path)).named_prompts.items() if prompt
-        }
-        name = teacher.name or Path(teacher.path).name
+    given, model = prompts_of(teacher), teacher.checkpoint
+    wanted, source = wanted_prompts(teacher)
+    own = read_folder(Path(model.path)).named_prompts if model else {}
+    named = {key: prompt for key, prompt in own.items() if prompt}
+    name = teacher.title
     bare = [role for role in _roles(planned) if not given.of(role) and not _decided(choice, role)]
     missing = [role for role in bare if wanted.of(role)]
     if missing:
@@ -109,8 +104,11 @@ def _missing(planned: Planned, teacher: Member, choice: TeacherChoice, *, severa
     return [Finding(CHECK, NOTE, f"{name} reads with prompts: {given}.")] if given else []
 
 
-def wanted_prompts(model: Model) -> tuple[Prompts, str]:
+def wanted_prompts(teacher: Teacher) -> tuple[Prompts, str]:
     """The prompts that a model's card or name asks for, and which of the two; none where neither does."""
+    model = teacher.checkpoint
+    if model is None:
+        return _of_family(teacher.identity.get("model", teacher.name).lower(), "")
     folder = Path(model.path)
     card = folder / "README.md"
     text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""

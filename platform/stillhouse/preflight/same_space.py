@@ -4,12 +4,11 @@ from stillhouse.preflight.finding import NOTE, Finding
 from stillhouse.preflight.planned import Planned
 from stillhouse.students.head import dimension_of
 from stillhouse.training.teacher_space import SEVERAL, why_outside
-from stillhouse.values.data import Ensemble
 
 
 def same_space(planned: Planned) -> list[Finding]:
     """Say whether the student will live in its teacher's space."""
-    if isinstance(planned.teacher, Ensemble):
+    if len(planned.teacher.members) > 1:
         reason, where = SEVERAL, "the space of its teachers"
     else:
         dimension = dimension_of(planned.teacher)

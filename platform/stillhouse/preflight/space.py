@@ -21,7 +21,7 @@ from stillhouse.students.sizes import sizes
 from stillhouse.teachers.forward import default_batch_tokens
 from stillhouse.teachers.loading import tokenizer_of
 from stillhouse.training.module import build_student
-from stillhouse.values.data import Examples, FewerNegatives, Mined, Model, members_of, models_of
+from stillhouse.values.data import Examples, FewerNegatives, Mined, Model
 from stillhouse.values.stage import Stage
 
 _WEIGHT = 4
@@ -88,7 +88,7 @@ def teacher_bytes(planned: Planned) -> int:
 
     Whoever embeds with several teachers holds the weights of all of them.
     """
-    models = models_of(planned.teacher)
+    models = planned.teacher.models
     if not models:
         return 0
     width = max(_shape_of([model])[1] for model in models)
@@ -107,7 +107,7 @@ def _compared(check: str, needed: int, free: int, found: str, remedy: str) -> li
 
 def _stored_bytes(planned: Planned) -> int:
     """Vectors that are not there yet, or the shards of them that are held, and the tokens to distil on."""
-    dim, teachers = planned.setting.teacher_dim, len(members_of(planned.teacher))
+    dim, teachers = planned.setting.teacher_dim, len(planned.teacher.members)
     workspace, window = planned.workspace, planned.experiment.budget.shard_window
     if planned.is_read:
         needed = [store for store in planned.stores if window or not workspace.finished(store)]

@@ -2,32 +2,17 @@
 
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from torch import nn
 
-from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.corpora.tables import sample_of
 from stillhouse.preflight.finding import ERROR, NOTE, WARNING, Finding
 from stillhouse.preflight.planned import Planned
 from stillhouse.students.encoder import Vectors
-from stillhouse.teachers.endpoint import Client
-from stillhouse.teachers.forward import Forward, default_batch_tokens
-from stillhouse.teachers.loading import as_encoder, load_teacher
+from stillhouse.teachers.kinds import Embed, kind_of
 from stillhouse.teachers.store import joined, open_store
-from stillhouse.teachers.weights import on_this_machine
-from stillhouse.values.data import (
-    Endpoint,
-    Model,
-    Store,
-    StoreEnsemble,
-    TableStore,
-    VectorFiles,
-    members_of,
-    stores_in,
-)
+from stillhouse.values.data import Store, TableStore
 
 CHECK = "vectors"
 ROWS = 64
@@ -48,7 +33,7 @@ class TeacherRun:
 
     def __init__(self, planned: Planned) -> None:
         self._planned = planned
-        self._loaded: tuple[Model, nn.Module] | None = None
+        self._loaded: tuple[object, Callable[[Store], Embed]] | None = None
 
     def embed(self, store: TableStore, texts: Sequence[str], until: float) -> Vectors:
         """Embed texts as for a store, as many of the first ones as there is time for; (n, E).
@@ -61,12 +46,14 @@ class TeacherRun:
         Raises:
             BadInput: The teacher cannot be loaded, or its endpoint refuses.
         """
-        if isinstance(store, StoreEnsemble):
-            now, count = time.perf_counter(), len(store.members)
-            ends = [now + (until - now) * (at + 1) / count for at in range(count)]
-            each = [self.embed(part, texts, end) for part, end in zip(store.members, ends, strict=True)]
-            embedded = min(map(len, each))
-            return joined([vectors_NE[:embedded] for vectors_NE in each], store.weights)
+        now, count = time.perf_counter(), len(store.stores)
+        ends = [now + (until - now) * (at + 1) / count for at in range(count)]
+        each = [self._embed(part, texts, end) for part, end in zip(store.stores, ends, strict=True)]
+        embedded = min(map(len, each))
+        together = [vectors_NE[:embedded] for vectors_NE in each]
+        return joined(together, store.weights) if store.weights else each[0]
+
+    def _embed(self, store: Store, texts: Sequence[str], until: float) -> Vectors:
         embed, parts, first, count = self._embedder(store), [], 0, _FIRST
         while first < len(texts):
             start = time.perf_counter()
@@ -77,23 +64,11 @@ class TeacherRun:
                 break
         return np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
 
-    def _embedder(self, store: Store) -> Callable[[Sequence[str]], Vectors]:
-        teacher, device = store.teacher, self._planned.device
-        if isinstance(teacher, Endpoint):
-            client = Client(teacher)
-            return lambda texts: client.embed([store.prompt + text for text in texts])[0]
-        assert isinstance(teacher, Model), "files of vectors are not run"
-        if self._loaded is None or self._loaded[0] != teacher:
-            self._loaded = (teacher, load_teacher(store, self._planned.workspace, device))
-        tokenizer = FastTokenizer(Path(on_this_machine(teacher).path), store.max_length)
-        forward = Forward(
-            as_encoder(self._loaded[1], store),
-            tokenizer.pad_id,
-            default_batch_tokens(device, 1),
-            store.compute,
-            device,
-        )
-        return lambda texts: forward(*tokenizer([store.prompt + text for text in texts]))
+    def _embedder(self, store: Store) -> Embed:
+        if self._loaded is None or self._loaded[0] != store.teacher:
+            loaded = kind_of(store.teacher.maker).load(store, self._planned.workspace, self._planned.device)
+            self._loaded = store.teacher, loaded
+        return self._loaded[1](store)
 
 
 def stored_vectors(planned: Planned, run: TeacherRun, until: float) -> list[Finding]:
@@ -113,7 +88,7 @@ def stored_vectors(planned: Planned, run: TeacherRun, until: float) -> list[Find
     for store in planned.stores:
         if not planned.workspace.finished(store):
             continue
-        if not isinstance(store.teacher, Model | Endpoint):
+        if not (store.teacher.checkpoint or store.teacher.asked):
             continue
         cosines, rows = _compared(planned, store, run, until)
         wrong = [row for row, cosine in zip(rows, cosines, strict=True) if not cosine >= FLOOR]
@@ -124,10 +99,10 @@ def stored_vectors(planned: Planned, run: TeacherRun, until: float) -> list[Find
     if compared and not any(finding.level != NOTE for finding in findings):
         found = f"rows of {', '.join(compared)}, computed again, agree: lowest cosine {lowest:.4f}."
         findings.append(Finding(CHECK, NOTE, found))
-    teachers = members_of(planned.teacher)
-    if any(isinstance(teacher, VectorFiles) for teacher in teachers):
+    teachers = planned.teacher.members
+    if any(teacher.imported for teacher in teachers):
         findings.append(Finding(CHECK, NOTE, "vectors from files cannot be computed again."))
-    if not compared and not all(isinstance(teacher, VectorFiles) for teacher in teachers):
+    if not compared and not all(teacher.imported for teacher in teachers):
         findings.append(Finding(CHECK, NOTE, "no vectors of this teacher are stored yet for these texts."))
     return findings
 
@@ -138,8 +113,7 @@ def endpoint_cosines(planned: Planned, run: TeacherRun) -> list[Finding]:
     Raises:
         BadInput: An endpoint refuses.
     """
-    stores = stores_in(planned.reading())
-    asked = [store for store in stores if isinstance(store.teacher, Endpoint)]
+    asked = [store for store in planned.reading().stores if store.teacher.asked]
     texts = list(dict.fromkeys(planned.texts))[:ASKED]
     return [found for store in asked for found in cosine_scale(run.embed(store, texts, float("inf")))]
 
@@ -172,7 +146,7 @@ def _compared(
 ) -> tuple[npt.NDArray[np.float64], list[int]]:
     """Cosines of stored and computed vectors, and the rows."""
     reader = open_store(planned.workspace, store, streamed=True)
-    count = ASKED if isinstance(store.teacher, Endpoint) else ROWS
+    count = ASKED if store.teacher.asked else ROWS
     rows, texts = sample_of(planned.workspace, store.texts, count)
     kept = np.isin(rows, reader.rows)
     rows = [row for row, keep in zip(rows, kept, strict=True) if keep]

@@ -27,7 +27,7 @@ from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.coattention import CoattentionScorer
 from stillhouse.students.cross_encoder import TransformerScorer
 from stillhouse.students.towers import SeparateTowers, SimpleCNN, SimpleLSTM
-from stillhouse.values.data import Model, models_of
+from stillhouse.values.data import Model, teachers_in
 from stillhouse.values.stage import Stage
 
 CHECK = "weights"
@@ -126,9 +126,7 @@ def drawn(matrix_MN: Tensor) -> bool:
 def teacher_weights(planned: Planned) -> list[Finding]:
     """Say whether the teacher's weights are trained ones."""
     return [
-        finding
-        for teacher in models_of(planned.teacher)
-        for finding in _of_model(teacher, None, "the teacher")
+        finding for teacher in planned.teacher.models for finding in _of_model(teacher, None, "the teacher")
     ]
 
 
@@ -137,7 +135,7 @@ def student_weights(planned: Planned) -> list[Finding]:
     findings: list[Finding] = []
     for spec in _distinct([stage.student for stage in planned.stages if not _continues(stage)]):
         for model in checkpoints_of(spec):
-            same = any(model.sha256 == teacher.sha256 for teacher in models_of(planned.teacher))
+            same = any(model.sha256 == teacher.sha256 for teacher in planned.teacher.models)
             # Where no word vectors are given, random ones of the words of the texts are made there.
             made_here = Path(model.path).is_relative_to(planned.workspace.root.resolve())
             if spec.kwargs.get("pretrained", True) and not same and not made_here:
@@ -186,7 +184,7 @@ def _untrained(tensors: dict[str, Any]) -> bool:
 
 def _of_model(model: Model, kept: Sequence[int] | None, who: str) -> list[Finding]:
     layers = look_at(Path(model.path)).of(kept)
-    name = model.name or Path(model.path).name
+    name = model.title
     if layers.all_untrained:
         return [
             Finding(
@@ -224,12 +222,9 @@ def _by_design(spec: Spec[Any]) -> list[Finding]:
 
 def checkpoints_of(value: Any) -> Iterator[Model]:
     """The checkpoints that the spec of a student names, those of nested specs among them."""
-    if isinstance(value, Model):
-        if value.path:  # a plan without data has checkpoints that are not there
-            yield value
-    elif isinstance(value, Spec):
-        for each in value.kwargs.values():
-            yield from checkpoints_of(each)
+    for teacher in teachers_in(value):
+        if teacher.checkpoint and teacher.checkpoint.path:  # one of a plan without data is not there
+            yield teacher.checkpoint
 
 
 def kept_layers(student: Spec[Any]) -> Sequence[int] | None:

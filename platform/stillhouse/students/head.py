@@ -18,7 +18,7 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.core.model_folder import STATIC, ModelFolder, Module, read_folder
 from stillhouse.students.backbone import build_options, fresh, max_tokens, quiet, read_config
 from stillhouse.students.pooling import POOLER, POOLINGS
-from stillhouse.values.data import Ensemble, Model, Outside, Teacher, members_of
+from stillhouse.values.data import Model, Teacher
 
 HEADS = (*POOLINGS, POOLER)
 """Poolings that a head may be given."""
@@ -58,11 +58,11 @@ def require_model(teacher: Teacher) -> Model:
     Raises:
         BadInput: Only its vectors are there, or there are several teachers.
     """
-    if isinstance(teacher, Model):
-        return teacher
+    if teacher.checkpoint is not None:
+        return teacher.checkpoint
     remedy = (
         "Name one of them alone (teacher.name)"
-        if isinstance(teacher, Ensemble)
+        if len(teacher.members) > 1
         else "Leave teacher.vectors and teacher.endpoint out and name the model (teacher.name)"
     )
     raise BadInput(
@@ -71,10 +71,11 @@ def require_model(teacher: Teacher) -> Model:
     )
 
 
-def head_of(model: Teacher) -> Head:
+def head_of(teacher: Teacher) -> Head:
     """Return a model's head: that of its folder, or what the model sets instead; vectors have no pooling."""
-    if isinstance(model, Outside | Ensemble):
-        return Head("", model.normalize)
+    model = teacher.checkpoint
+    if model is None:
+        return Head("", bool(teacher.normalize))
     own = _stated_head(model)
     normalize = own.normalize if model.normalize is None else model.normalize
     return own._replace(pooling=model.pooling or own.pooling, normalize=normalize)
@@ -121,11 +122,6 @@ def check_published(model: Model) -> None:
         similarity_fn_name=folder.similarity,
         remedy="Set teacher.normalize=true to distil its vectors with length 1, or give another model.",
     )
-
-
-def gives_unit_vectors(base: Teacher) -> bool:
-    """Return whether a teacher's vectors have length 1."""
-    return head_of(base).normalize
 
 
 def with_head(model: Model, pooling: str, normalize: bool | None) -> Model:
@@ -189,8 +185,8 @@ def own_dimension(model: Model) -> int:
 def dimension_of(teacher: Teacher) -> int:
     """Return the number of dimensions of a teacher's vectors (E); 0 if an endpoint's are not known yet."""
     each = [
-        member.dimension or (own_dimension(member) if isinstance(member, Model) else 0)
-        for member in members_of(teacher)
+        member.dimension or (own_dimension(member.checkpoint) if member.checkpoint else 0)
+        for member in teacher.members
     ]
     return sum(each) if all(each) else 0
 
@@ -210,7 +206,7 @@ def head_remark(model: Model, *, pooling_given: bool = False, normalize_given: b
         pooling_given: Whether the user set the pooling, be it to what is assumed otherwise.
         normalize_given: The same of the norm.
     """
-    own, head, name = _stated_head(model), head_of(model), model.name or Path(model.path).name
+    own, head, name = _stated_head(model), head_of(model), model.title
     if own.stated and head != own:
         return f"note: {name} is used with {head}, as given, although its modules state {own}."
     assumed = [] if pooling_given else [f"{head.pooling} pooling"]

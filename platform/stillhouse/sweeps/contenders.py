@@ -1,34 +1,31 @@
 """The models of the final comparison as full-precision encoders: teacher, students, untrained student."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch import nn
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
 from stillhouse.core.devices import usable_device
 from stillhouse.core.identity import fingerprint
-from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, Prompts
-from stillhouse.core.tokenizing import cut_texts
-from stillhouse.core.types import Encoder, FloatArray, encode_as
+from stillhouse.core.roles import Prompts
+from stillhouse.core.types import Encoder, FloatArray, InRoles, encode_as
 from stillhouse.evaluation.items import FiguresAndItems
 from stillhouse.evaluation.suites import measure_suite, run_suite
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.search.records import TrialRecord
-from stillhouse.students.cpu.products import quick_products
-from stillhouse.teachers.loading import load_sentence_transformer
+from stillhouse.teachers.kinds import kind_of
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.store import joined
 from stillhouse.teachers.vector_files import FilesEncoder, NoVector
 from stillhouse.training.figures import first_of, untrained
 from stillhouse.training.models import encoder_in
 from stillhouse.training.pair_scores import teacher_scorer
-from stillhouse.values.data import Endpoint, Ensemble, Model, Scored, Teacher, VectorFiles, members_of
+from stillhouse.values.data import Scored, Teacher
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import DevSuite, Stage, TestSuite
 
@@ -79,10 +76,9 @@ class Contenders:
         No store need name them: the prompt of a role that is only measured is in none.
         """
         setting = self.prepared.setting
-        known = () if setting.get(Claims) else members_of(setting.teacher)
+        known = () if setting.get(Claims) else setting.teacher.members
         prompts = [prompts_of(member) for member in known]
-        several = setting.teacher.lengths if isinstance(setting.teacher, Ensemble) else ()
-        lengths = several or (setting.teacher_length,)
+        lengths = setting.teacher.lengths or (setting.teacher_length,)
         longer = bool(known) and any(length not in (0, setting.max_length) for length in lengths)
         return [*(prompts if any(prompts) else []), *(lengths if longer else ())]
 
@@ -115,35 +111,8 @@ class Contenders:
         return {**models, "untrained": (start, _module(start))}
 
 
-class TeacherEncoder:
-    """The teacher, truncating texts at its own maximum length."""
-
-    def __init__(self, model: Model, max_length: int, device: str) -> None:
-        """Load the teacher."""
-        self._device = usable_device(device)
-        self.module = load_sentence_transformer(model, self._device)
-        cut_texts(self.module, max_length)
-
-    def encode(self, texts: Any) -> FloatArray:
-        """Encode texts without a role as vectors, (N, E), in their order."""
-        return self._encoded(self.module.encode, texts)
-
-    def encode_query(self, texts: Any) -> FloatArray:
-        """Encode queries as vectors, (N, E), in their order."""
-        return self._encoded(self.module.encode_query, texts)
-
-    def encode_document(self, texts: Any) -> FloatArray:
-        """Encode documents as vectors, (N, E), in their order."""
-        return self._encoded(self.module.encode_document, texts)
-
-    def _encoded(self, encode: Callable[..., Any], texts: Any) -> FloatArray:
-        with quick_products(self._device, "float32"):
-            vectors = encode(list(texts), convert_to_numpy=True, show_progress_bar=False)
-        return np.asarray(vectors, dtype=np.float32)
-
-
-class EnsembleEncoder:
-    """Several teachers as one encoder, whose vectors are the targets of `plan.data.Ensemble`.
+class EnsembleEncoder(InRoles):
+    """Several teachers as one encoder, whose vectors are the targets of `values.data.Ensemble`.
 
     Args:
         members: The teachers.
@@ -153,35 +122,23 @@ class EnsembleEncoder:
     def __init__(self, members: Sequence[Encoder], weights: Sequence[float]) -> None:
         self.members, self.weights = list(members), list(weights)
 
-    def encode(self, texts: Sequence[str]) -> FloatArray:
-        """Encode texts without a role as vectors, (N, E), in their order."""
-        return self._joined(PLAIN, texts)
-
-    def encode_query(self, texts: Sequence[str]) -> FloatArray:
-        """Encode queries as vectors, (N, E), in their order."""
-        return self._joined(QUERY, texts)
-
-    def encode_document(self, texts: Sequence[str]) -> FloatArray:
-        """Encode documents as vectors, (N, E), in their order."""
-        return self._joined(DOCUMENT, texts)
-
-    def _joined(self, role: str, texts: Sequence[str]) -> FloatArray:
+    def encoded(self, role: str, texts: Sequence[str]) -> FloatArray:
+        """Encode texts of a role as vectors, (N, E), in their order."""
         return joined([encode_as(member, role, texts) for member in self.members], self.weights)
 
 
 def teacher_of(stage: Stage, setting: Setting) -> Teacher:
     """The setting's teacher; of several, with the weights that a stage learnt with, which may be searched."""
-    if isinstance(setting.teacher, Ensemble):
-        for part in stage.chain():
-            for vectors in part.stores.values():
-                if isinstance(vectors.teacher, Ensemble):
-                    return replace(setting.teacher, weights=vectors.teacher.weights)
+    for part in stage.chain():
+        for vectors in part.stores.values():
+            if vectors.teacher.weights:
+                return setting.teacher.having(weights=vectors.teacher.weights)
     return setting.teacher
 
 
 def asks(setting: Setting) -> bool:
     """Return whether a teacher is behind an endpoint, to which no text of a suite is sent."""
-    return any(isinstance(member, Endpoint) for member in members_of(setting.teacher))
+    return any(member.asked for member in setting.teacher.members)
 
 
 def scoring_teacher(stage: Stage, workspace: Workspace, device: str) -> Any:
@@ -197,20 +154,16 @@ def teacher(model: Teacher, max_length: int, device: str) -> tuple[Encoder, nn.M
 
     Several teachers are one encoder, whose module has the weights of all of them.
     """
-    if isinstance(model, Ensemble):
-        lengths = model.lengths or (0,) * len(model.members)
-        loaded = [
-            teacher(member, length or max_length, device)
-            for member, length in zip(model.members, lengths, strict=True)
-        ]
-        modules = [module for _, module in loaded if module is not None]
-        together = nn.ModuleList(modules) if len(modules) == len(loaded) else None
-        return EnsembleEncoder([encoder for encoder, _ in loaded], model.weights), together
-    if isinstance(model, VectorFiles):
-        return FilesEncoder(model), None
-    assert isinstance(model, Model), "an endpoint is not measured"
-    encoder = TeacherEncoder(model, max_length, device)
-    return encoder, encoder.module
+    lengths = model.lengths or (0,) * len(model.members)
+    loaded = [
+        kind_of(member.maker).encoder(member, length or max_length, device)
+        for member, length in zip(model.members, lengths, strict=True)
+    ]
+    if not model.weights:
+        return loaded[0]
+    modules = [module for _, module in loaded if module is not None]
+    together = nn.ModuleList(modules) if len(modules) == len(loaded) else None
+    return EnsembleEncoder([encoder for encoder, _ in loaded], model.weights), together
 
 
 def figures_of(suite: DevSuite | TestSuite, encoder: Any, workspace: Workspace) -> FiguresAndItems:

@@ -12,8 +12,8 @@ from stillhouse.core.types import Encoder
 from stillhouse.evaluation.asymmetric import Beside
 from stillhouse.evaluation.suites import run_asymmetric
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.experiments.teacher import PromptChoice, TeacherChoice
 from stillhouse.students.export.modules import STOCK
+from stillhouse.teachers.choice import PromptChoice, TeacherChoice
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.models import Source, find_model, stage_folder
 from stillhouse.training.teacher_space import DRIFTS, space_of

@@ -47,7 +47,7 @@ from stillhouse.training.rebuild import spec_of
 from stillhouse.training.scorer import StudentScorer
 from stillhouse.training.teacher_space import DRIFTS, space_of
 from stillhouse.training.watch import versions
-from stillhouse.values.data import Ensemble, Model, Teacher, members_of, weighted_names
+from stillhouse.values.data import Teacher, weighted_names
 from stillhouse.values.stage import Stage
 
 CARD = "card.json"
@@ -289,8 +289,8 @@ def card_of_best(
     teacher = taught_by if ranking is None else ranking.cross_encoder
     named = [str(facts["teacher"])]
     title = _shown_name(named[0])
-    if isinstance(teacher, Ensemble):
-        named = [*teacher.names]
+    if teacher is not None and teacher.weights:
+        named = [member.name for member in teacher.members]
         title = weighted_names([*map(_shown_name, named)], teacher.weights)
     stages = " then ".join(part.label for part in stage.chain())
     corpus = str(facts["corpus"])
@@ -324,7 +324,7 @@ def card_of_best(
 
 def _licences_of(teacher: Teacher) -> str:
     """The licences of the teachers, each once; empty if none is known."""
-    found = [licence_of(each) if isinstance(each, Model) else "" for each in members_of(teacher)]
+    found = [licence_of(each.checkpoint) if each.checkpoint else "" for each in teacher.members]
     return " and ".join(dict.fromkeys(each or "unknown" for each in found)) if any(found) else ""
 
 
@@ -380,7 +380,7 @@ def _stage_card(folder: Path) -> Card:
             "weights_sha256": manifest["weights_sha256"],
             **{f"version of {package}": version for package, version in manifest["versions"].items()},
         },
-        licence=licence_of(base) if isinstance(base, Model) else "",
+        licence=licence_of(base) if base else "",
         base_models=_base_models(student, *teachers),
     )
 
@@ -454,7 +454,7 @@ def _versions() -> dict[str, str]:
 def _base_models(student: Spec[Any], *teachers: str) -> tuple[str, ...]:
     """Ids on the hub of the model that a student started from and of its teachers."""
     base = student.kwargs.get("base")
-    names = [base.name if isinstance(base, Model) else "", *teachers]
+    names = [base.name if base else "", *teachers]
     return tuple(dict.fromkeys(found for name in names if (found := hub_id(name))))
 
 

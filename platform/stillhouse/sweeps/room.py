@@ -11,7 +11,6 @@ from stillhouse.cluster.resources import Need, call, has_room_here, largest_shar
 from stillhouse.core.artifacts import FETCHING, Workspace
 from stillhouse.core.console import doing, say
 from stillhouse.core.remotes import Remote, files_in
-from stillhouse.values.data import VectorFiles, members_of
 from stillhouse.values.setting import Setting
 
 _KIND = "brought"
@@ -69,7 +68,7 @@ class Room:
 
     @cached_property
     def _is_here(self) -> bool:
-        in_files = any(isinstance(each, VectorFiles) for each in members_of(self._setting.teacher))
+        in_files = any(each.imported for each in self._setting.teacher.members)
         if in_files or has_room_here(self._need):
             return True
         say("  what follows runs on another node, since this one has less than a trial needs")

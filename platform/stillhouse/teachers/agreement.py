@@ -33,8 +33,7 @@ def tokenised_sample(store: Store, workspace: Workspace, count: int) -> tuple[Id
         workspace: Holds its texts.
         count: Number of texts, or as many as there are.
     """
-    assert isinstance(store.teacher, Model), "only a model has a tokenizer"
-    tokenizer = FastTokenizer(Path(on_this_machine(store.teacher).path), store.max_length)
+    tokenizer = FastTokenizer(Path(on_this_machine(store.model).path), store.max_length)
     _, texts = sample_of(workspace, store.texts, count)
     return *tokenizer([store.prompt + text for text in texts]), tokenizer
 
@@ -109,10 +108,9 @@ def require_stock(stock: Any, store: Store, encoder: Callable[[Store], Encode], 
     Raises:
         BadInput: A cosine is below `FLOOR`, or the dimensions differ; it names the likely setting.
     """
-    assert isinstance(store.teacher, Model), "only a model is loaded"
-    local = on_this_machine(store.teacher)
+    local = on_this_machine(store.model)
     whole = FastTokenizer(Path(local.path), store.max_length)
-    prompts = list(dict.fromkeys([store.prompt, *vars(prompts_of(store.teacher)).values()]))
+    prompts = list(dict.fromkeys([store.prompt, *vars(prompts_of(store.model)).values()]))
     room = _ROOM + max(whole.prefix_length(prompt) if prompt else 0 for prompt in prompts)
     short = replace(store, max_length=min(store.max_length, room))
     tokenizer, texts = FastTokenizer(Path(local.path), short.max_length), _texts(whole.added_tokens())
@@ -129,7 +127,7 @@ def require_stock(stock: Any, store: Store, encoder: Callable[[Store], Encode], 
             given = [text for _, text in named]
             theirs_NE = np.asarray(stock.encode(given, prompt=prompt, show_progress_bar=False))
             ours_NE = read(*tokenizer([prompt + text for text in given]))
-            _require_same(store.teacher, prompt, named, ours_NE, theirs_NE)
+            _require_same(store.model, prompt, named, ours_NE, theirs_NE)
 
 
 def _texts(added: list[str]) -> list[tuple[str, str]]:

@@ -36,7 +36,7 @@ from stillhouse.teachers.shards import (
     quarantine_name,
     shard_rows,
 )
-from stillhouse.values.data import Endpoint, Model, VectorFiles
+from stillhouse.values.stage import Stage
 
 QUARANTINE = "quarantine.json"
 """The file with a store's rows without a vector, a list of row and reason."""
@@ -182,12 +182,8 @@ def _described(work: Work, shards: list[Shard]) -> list[dict[str, Any]]:
 
 def _identity(work: Work) -> dict[str, str]:
     teacher = work.store.teacher
-    if isinstance(teacher, Endpoint):
-        return {"name": teacher.name, "url": teacher.url, "model": teacher.model}
-    if isinstance(teacher, VectorFiles):
-        return {"name": teacher.name, "sha256": teacher.sha256}
-    if isinstance(teacher, Model):
-        return {"name": teacher.name or Path(teacher.path).name, "sha256": teacher.sha256}
+    if not isinstance(teacher, Stage):
+        return teacher.identity
     weights = read_manifest(work.workspace.path(teacher)).get("weights_sha256", "")
     return {"name": f"{teacher.label}-{teacher.fingerprint}", "sha256": weights}
 

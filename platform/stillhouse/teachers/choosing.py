@@ -21,17 +21,7 @@ from stillhouse.teachers.runtimes import (
     why_unfit,
 )
 from stillhouse.teachers.weights import on_this_machine
-from stillhouse.values.data import (
-    AUTO,
-    OPENVINO,
-    RUNTIMES,
-    TORCH,
-    Model,
-    Store,
-    StoreEnsemble,
-    TableStore,
-    stores_in,
-)
+from stillhouse.values.data import AUTO, OPENVINO, RUNTIMES, TORCH, Store, StoreEnsemble, TableStore
 
 LARGE = 20_000
 """Texts of a table from which converting the teacher takes less time than OpenVINO saves."""
@@ -76,20 +66,20 @@ class Chooser:
         Raises:
             BadInput: The runtime that is asked for cannot run here, or not this teacher.
         """
-        single = stores_in(store)
+        single = store.stores
         chosen = tuple(
             self._chosen(each, wanted, made) for each, wanted in zip(single, self._wanted, strict=True)
         )
-        return replace(store, members=chosen) if isinstance(store, StoreEnsemble) else chosen[0]
+        return StoreEnsemble(store.texts, chosen, store.weights) if store.weights else chosen[0]
 
     def _chosen(self, store: Store, wanted: str, made: bool) -> Store:
-        if not isinstance(store.teacher, Model):
+        if store.teacher.checkpoint is None:
             return store
         key = store.fingerprint
         if key not in self._known:
             runtime = wanted
             if wanted == AUTO:
-                runtime = self._existing(store) or self._by_rule(store, store.teacher, made)
+                runtime = self._existing(store) or self._by_rule(store, made)
             else:
                 require_runtime(wanted, self._device, store.compute)
                 require_convertible(replace(store, runtime=wanted))
@@ -108,39 +98,34 @@ class Chooser:
         ]
         runtime = next(iter((*finished, *begun)), "")
         if runtime not in ("", TORCH):
-            self._say_once(f"{_named(store)}: taking the vectors that exist, computed by {runtime}")
+            self._say_once(f"{store.model.name}: taking the vectors that exist, computed by {runtime}")
         return runtime
 
-    def _by_rule(self, store: Store, teacher: Model, made: bool) -> str:
+    def _by_rule(self, store: Store, made: bool) -> str:
         able = store.compute == "bfloat16" and not why_not(OPENVINO, self._device, store.compute)
         if not (able and made and self._measures) or unconvertible(store):
             return TORCH
         if len(open_texts(self._workspace, store.texts)) < LARGE:
             return TORCH
-        key = teacher.fingerprint, store.max_length
+        key = store.teacher.fingerprint, store.max_length
         if key not in self._fit:
-            self._fit[key] = self._runs_in_openvino(store, teacher)
+            self._fit[key] = self._runs_in_openvino(store)
         return OPENVINO if self._fit[key] else TORCH
 
-    def _runs_in_openvino(self, store: Store, teacher: Model) -> bool:
-        weights = read_folder(Path(on_this_machine(teacher).path)).transformer.glob("*.safetensors")
+    def _runs_in_openvino(self, store: Store) -> bool:
+        weights = read_folder(Path(on_this_machine(store.model).path)).transformer.glob("*.safetensors")
         needed = _COPIES * sum(file.stat().st_size for file in weights)
         if needed > available_memory():
             reason = f"converting it takes {needed / 1e9:.0f} GB of memory"
         else:
             converted = replace(store, runtime=OPENVINO)
             reason = why_unfit(converted, self._workspace, self._device, self._threads)
-        self._say_once(
-            f"{_named(store)} runs in " + (f"PyTorch, not in OpenVINO: {reason}" if reason else "OpenVINO")
-        )
+        where = f"PyTorch, not in OpenVINO: {reason}" if reason else "OpenVINO"
+        self._say_once(f"{store.model.name} runs in {where}")
         return not reason
 
     def _say_once(self, line: str) -> None:
         """Say something of a teacher once; a mix of sources has many stores."""
         if line not in self._said:
             self._said.add(line)
-            say(f"  {line}")
-
-
-def _named(store: Store) -> str:
-    return f"the teacher {store.teacher.name}" if isinstance(store.teacher, Model) else store.label
+            say(f"  the teacher {line}")

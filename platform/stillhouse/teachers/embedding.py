@@ -23,13 +23,9 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, mistake_in, require
 from stillhouse.core.watchdog import Watchdog
 from stillhouse.teachers.build_state import Build
-from stillhouse.teachers.importing import import_shards
-from stillhouse.teachers.loading import check_teacher, tokenizer_of
-from stillhouse.teachers.requesting import request_shards
-from stillhouse.teachers.runtimes import require_runtime
+from stillhouse.teachers.kinds import kind_of
 from stillhouse.teachers.shards import Embedders, Shard, Work, tokenise
-from stillhouse.teachers.weights import on_this_machine
-from stillhouse.values.data import Endpoint, Model, Outside, Store, VectorFiles
+from stillhouse.values.data import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -117,20 +113,19 @@ def build_stores(
         for _, store in sorted(unfinished.items()):
             locks.enter_context(making(workspace, store))
         left = [store for store in unfinished.values() if not workspace.finished(store)]
-        builds = [Build(_work(workspace, store, device, threads, batch_tokens)) for store in left]
-        missing = [(number, part) for number, build in enumerate(builds) for part in build.missing()]
+        # What is imported or asked for comes first: it may be refused before a teacher is loaded.
+        left.sort(key=lambda store: not (store.teacher.imported or store.teacher.asked))
+        where = None, device, threads, batch_tokens, workspace.remote
+        works = [Work(store, workspace.root.resolve(), *where) for store in left]
+        builds = [Build(kind_of(work.store.teacher.maker).ready(work)) for work in works]
         works = [build.work for build in builds]
-        imported = [item for item in missing if isinstance(works[item[0]].store.teacher, VectorFiles)]
-        requested = [item for item in missing if isinstance(works[item[0]].store.teacher, Endpoint)]
-        embedded = [item for item in missing if not isinstance(works[item[0]].store.teacher, Outside)]
-        outside = itertools.chain(import_shards(works, imported), request_shards(works, requested))
-        if local:
-            shards = _in_process(works, embedded, lambda rows: _tell(builds, progress, rows))
-        elif embedded or not missing:
-            shards = _through_ray(works, embedded, actors)
-        else:
-            shards = iter(())
-        _collect(builds, itertools.chain(outside, shards), progress)
+        missing: dict[str, list[tuple[int, int]]] = {}
+        for number, build in enumerate(builds):
+            parts = [(number, part) for part in build.missing()]
+            missing.setdefault(build.work.store.teacher.maker, []).extend(parts)
+        told, pool = functools.partial(_tell, builds, progress), 0 if local else actors
+        shards = (kind_of(kind).shards(works, parts, pool, told) for kind, parts in missing.items() if parts)
+        _collect(builds, itertools.chain.from_iterable(shards), progress)
 
 
 def _collect(builds: list[Build], shards: Iterator[tuple[int, Shard]], progress: Progress | None) -> None:
@@ -159,29 +154,10 @@ def _has_bfloat16(kind: str) -> bool:
     return "avx512_bf16" in flags or "amx_bf16" in flags or " bf16 " in flags
 
 
-def _work(workspace: Workspace, store: Store, device: str, threads: int, batch_tokens: int) -> Work:
-    if isinstance(store.teacher, Outside):
-        return Work(store, workspace.root.resolve(), remote=workspace.remote)
-    resolve_compute(device, store.compute)
-    require_runtime(store.runtime, device, store.compute)
-    if isinstance(store.teacher, Model):
-        check_teacher(on_this_machine(store.teacher))
-    return Work(
-        store,
-        workspace.root.resolve(),
-        tokenizer_of(store.teacher),
-        device,
-        threads,
-        batch_tokens,
-        workspace.remote,
-    )
-
-
-def _in_process(
+def in_process(
     works: list[Work], missing: list[tuple[int, int]], progress: Callable[[int], None]
 ) -> Iterator[tuple[int, Shard]]:
-    if not missing:
-        return
+    """Embed shards in this process; see `teachers.kinds.TeacherKind.shards`."""
     before = torch.get_num_threads()
     try:
         embedders = Embedders(works)
@@ -191,9 +167,10 @@ def _in_process(
         torch.set_num_threads(before)
 
 
-def _through_ray(
+def through_ray(
     works: list[Work], missing: list[tuple[int, int]], actors: int
 ) -> Iterator[tuple[int, Shard]]:
+    """Embed shards by Ray Data, in a pool of actors."""
     import ray
 
     if not ray.is_initialized():
@@ -201,8 +178,6 @@ def _through_ray(
             "Ray must be running before a store is built with it. Call ray.init first, or build with "
             "local=True."
         )
-    if not missing:
-        return
     import ray.data
 
     with streaming():

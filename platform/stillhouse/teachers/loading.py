@@ -22,7 +22,7 @@ from stillhouse.teachers.agreement import require_stock
 from stillhouse.teachers.forward import cast_products
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.weights import check_safetensors, on_this_machine
-from stillhouse.values.data import Member, Model, Outside, Store
+from stillhouse.values.data import Model, Store, Teacher
 from stillhouse.values.stage import Stage
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _replace_head(loaded: "SentenceTransformer", model: Model) -> None:
     """Replace pooling, pooler, norm and dimension of a loaded model by what is set; the rest stays."""
     from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling
 
-    own, head = head_of(replace(model.weights(), pooling="", normalize=None)), head_of(model)
+    own, head = head_of(replace(model.bare(), pooling="", normalize=None)), head_of(model)
     parts = list(loaded)
     if model.pooling:
         first, before = parts[0], next((part for part in parts if isinstance(part, Pooling)), None)
@@ -128,26 +128,14 @@ def _replace_head(loaded: "SentenceTransformer", model: Model) -> None:
         loaded.add_module(str(place), part.to(device))
 
 
-def tokenizer_of(teacher: Member | Stage) -> Model:
+def tokenizer_of(teacher: Teacher | Stage) -> Model:
     """Return the model whose folder holds a teacher's tokenizer; a student is built once per process."""
-    assert not isinstance(teacher, Outside), "only a model has a tokenizer"
-    if isinstance(teacher, Model):
-        return teacher
+    if not isinstance(teacher, Stage):
+        return require_model(teacher)
     # By the printed form, not by the fingerprint, which does not cover paths.
     if (key := repr(teacher.student)) not in _TOKENIZERS:
-        tokenizer = teacher.student.build().tokenizer
-        assert isinstance(tokenizer, Model), f"{teacher.student} must name its tokenizer"
-        _TOKENIZERS[key] = tokenizer
+        _TOKENIZERS[key] = teacher.student.build().tokenizer
     return _TOKENIZERS[key]
-
-
-def teacher_encoder(store: Store, workspace: Workspace, device: str = "cpu") -> Callable[[Tokens], Tensor]:
-    """Load a store's teacher, published or trained here, as a function from tokens to vectors (B, E).
-
-    Raises:
-        BadInput: The teacher's stage is not finished, or the model cannot be loaded.
-    """
-    return as_encoder(load_teacher(store, workspace, device), store)
 
 
 def load_teacher(store: Store, workspace: Workspace, device: str = "cpu") -> nn.Module:

@@ -5,25 +5,21 @@ from pathlib import Path
 
 from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.core.model_folder import read_folder
-from stillhouse.core.roles import DOCUMENT_NAMES, NO_PROMPTS, SETTINGS, Prompts
+from stillhouse.core.roles import DOCUMENT_NAMES, SETTINGS, Prompts
 from stillhouse.core.tokenizing import FastTokenizer
-from stillhouse.values.data import Endpoint, Member, Model, VectorFiles
+from stillhouse.students.head import require_model
+from stillhouse.values.data import Model, Teacher
 
 NAMED = "@"
 """What a prompt begins with that is one of the model's own prompts, by name."""
 _SHOWN = 60
 
 
-def prompts_of(model: Member) -> Prompts:
-    """Return a model's prompts by role: those that it was given, or else its folder's own.
-
-    Vectors from elsewhere have none: whatever stood before their texts is in them.
-    """
-    if isinstance(model, VectorFiles):
-        return NO_PROMPTS
-    if isinstance(model, Endpoint):
+def prompts_of(model: Teacher) -> Prompts:
+    """Return a model's prompts by role: those that it was given, or else its folder's own."""
+    if model.prompts is not None:
         return model.prompts
-    return read_folder(Path(model.path)).prompts if model.prompts is None else model.prompts
+    return read_folder(Path(require_model(model).path)).prompts
 
 
 def chosen_prompts(model: Model, given: Mapping[str, str | None]) -> Prompts:
@@ -88,7 +84,7 @@ def prompts_remark(model: Model) -> str:
     """Say in one line with which prompts a model reads; empty where it has none."""
     folder = read_folder(Path(model.path))
     prompts, own = prompts_of(model), folder.prompts
-    name = model.name or Path(model.path).name
+    name = model.title
     if prompts != own:
         return f"note: {name} reads with the prompts given: {prompts}; its own are: {own}."
     if not prompts:

@@ -31,7 +31,7 @@ from stillhouse.teachers.agreement import Unfit, lowest_cosine, require_agreemen
 from stillhouse.teachers.forward import Encode, Forward, Later, default_batch_tokens
 from stillhouse.teachers.loading import as_encoder, load_teacher
 from stillhouse.teachers.weights import on_this_machine
-from stillhouse.values.data import COMPILE, ONNX, OPENVINO, TORCH, Model, Store
+from stillhouse.values.data import COMPILE, ONNX, OPENVINO, TORCH, Store
 
 EXTRAS = {
     OPENVINO: ("openvino", "onnx", "onnxscript", "onnxruntime"),
@@ -138,10 +138,9 @@ def start(store: Store, workspace: Workspace, device: str, threads: int) -> Runn
 
 def unconvertible(store: Store) -> str:
     """Say why a store's teacher runs in PyTorch alone; empty if it can be tried in other runtimes."""
-    teacher = store.teacher
-    if not isinstance(teacher, Model):
+    if store.teacher.checkpoint is None:
         return "the teacher must be a published model"
-    folder = read_folder(Path(on_this_machine(teacher).path))
+    folder = read_folder(Path(on_this_machine(store.model).path))
     if folder.static:
         return "the teacher must be a transformer, not a table of token vectors"
     if store.prompt and not folder.pools_prompt:
@@ -250,10 +249,9 @@ def _write(teacher: nn.Module, graph: Path, store: Store) -> None:
         write_graph(teacher, graph)
     except BadInput as error:
         reason = str(error.__cause__ or error).strip().partition("\n")[0].rstrip(".")
-        name = store.teacher.name if isinstance(store.teacher, Model) else store.label
         raise Unfit(
-            f"the runtime {store.runtime} needs a teacher that torch.onnx can write as a graph, but {name} "
-            f"is none: {reason}."
+            f"the runtime {store.runtime} needs a teacher that torch.onnx can write as a graph, but "
+            f"{store.model.name} is none: {reason}."
         ) from error
 
 

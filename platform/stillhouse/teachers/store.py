@@ -23,7 +23,7 @@ from stillhouse.teachers.build_state import QUARANTINE
 from stillhouse.teachers.mapped_rows import MappedRows
 from stillhouse.teachers.shards import schema
 from stillhouse.teachers.streamed_shards import StreamedShards
-from stillhouse.values.data import AnyStore, Store, StoreEnsemble, StoreMix, TableStore
+from stillhouse.values.data import AnyStore, Store
 
 _REBUILD = "The command that built the store builds what is missing or damaged again."
 
@@ -385,17 +385,11 @@ def open_vectors(workspace: Workspace, store: AnyStore, *, streamed: bool = Fals
     Raises:
         BadInput: See `open_store`.
     """
-    if isinstance(store, StoreMix):
-        parts = [_open_table(workspace, part, streamed) for part in store.parts]
-        return StoreMixReader(parts, [rows for rows, _ in store.roles])
-    return _open_table(workspace, store, streamed)
-
-
-def _open_table(workspace: Workspace, store: TableStore, streamed: bool) -> StoreReader | StoreEnsembleReader:
-    if isinstance(store, StoreEnsemble):
-        members = [open_store(workspace, member, streamed=streamed) for member in store.members]
-        return StoreEnsembleReader(members, store.weights)
-    return open_store(workspace, store, streamed=streamed)
+    parts: list[StoreReader | StoreEnsembleReader] = []
+    for part in store.parts or (store,):
+        members = [open_store(workspace, member, streamed=streamed) for member in part.stores]
+        parts.append(StoreEnsembleReader(members, part.weights) if part.weights else members[0])
+    return StoreMixReader(parts, [rows for rows, _ in store.roles]) if store.roles else parts[0]
 
 
 def read_shard(path: Path, dim: int, dtype: str) -> Any:

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stillhouse.core.errors import BadInput, nearest, require
-from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, ROLES
-from stillhouse.core.types import FloatArray, IntArray
+from stillhouse.core.roles import PLAIN, ROLES
+from stillhouse.core.types import FloatArray, InRoles, IntArray
 from stillhouse.corpora.reading.sentences import clean
 from stillhouse.corpora.reading.sources import SourceFile, list_files
 from stillhouse.values.data import VectorFiles
@@ -330,7 +330,7 @@ def _put(
         found.twice.add(texts[row])
 
 
-class FilesEncoder:
+class FilesEncoder(InRoles):
     """Files of vectors as an encoder: of texts that they have, whatever else is asked is refused.
 
     Args:
@@ -340,19 +340,8 @@ class FilesEncoder:
     def __init__(self, vectors: VectorFiles) -> None:
         self._vectors = vectors
 
-    def encode(self, texts: Sequence[str]) -> FloatArray:
-        """Look up texts without a role, (N, E), in their order."""
-        return self._found(texts, PLAIN)
-
-    def encode_query(self, texts: Sequence[str]) -> FloatArray:
-        """Look up queries, (N, E), in their order."""
-        return self._found(texts, QUERY)
-
-    def encode_document(self, texts: Sequence[str]) -> FloatArray:
-        """Look up documents, (N, E), in their order."""
-        return self._found(texts, DOCUMENT)
-
-    def _found(self, texts: Sequence[str], role: str) -> FloatArray:
+    def encoded(self, role: str, texts: Sequence[str]) -> FloatArray:
+        """Look up texts of a role, (N, E), in their order."""
         index = TextIndex(keys_of(texts))
         found = look_up(self._vectors, index, [role])
         found.check(self._vectors)

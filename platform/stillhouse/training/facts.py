@@ -1,6 +1,5 @@
 """Facts of a stage for its model card that its plan does not state: names, and the items of its figures."""
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from stillhouse.corpora.tables import count_rows
 from stillhouse.evaluation.retrieval import Search
 from stillhouse.evaluation.suites import figure_facts
 from stillhouse.training.rebuild import to_plain
-from stillhouse.values.data import Ensemble, Model, Teacher, members_of
 from stillhouse.values.stage import Stage
 
 FACTS = "facts.json"
@@ -26,10 +24,11 @@ def write_facts(stage: Stage, workspace: Workspace, search: Search | None = None
     if has_note(path):
         return
     stages = list(stage.chain())
-    known = [each for part in stages for each in _teachers(part)]
-    teachers = [member for each in known for member in members_of(each)]
-    several = next((each for each in reversed(known) if isinstance(each, Ensemble)), None)
-    weights = [] if several is None else [*zip(several.names, several.weights, strict=True)]
+    known = [each for part in stages for each in part.teachers()]
+    teachers = [member for each in known for member in each.members]
+    several = next((each for each in reversed(known) if each.weights), None)
+    names = [] if several is None else [member.name for member in several.members]
+    weights = [] if several is None else [*zip(names, several.weights, strict=True)]
     tables = [table for part in stages for table in part.examples.columns.values()]
     held_out = stage.dev.held_out if stage.dev else None
     facts = {
@@ -37,7 +36,7 @@ def write_facts(stage: Stage, workspace: Workspace, search: Search | None = None
         COMPARED: to_plain(held_out.texts if held_out else tables[-1]),
         "teachers": list(dict.fromkeys(each.name for each in teachers if each.name)),
         **({"teacher_weights": weights} if weights else {}),
-        "teacher_models": {each.sha256: asdict(each) for each in teachers if isinstance(each, Model)},
+        "teacher_models": {model.sha256: asdict(model) for each in known for model in each.models},
         "texts": {
             table.label: read_manifest(workspace.path(table))["rows"]
             for table in tables
@@ -47,14 +46,6 @@ def write_facts(stage: Stage, workspace: Workspace, search: Search | None = None
         "figures": figure_facts(stage.dev, workspace, search) if stage.dev else {},
     }
     write_note(path, facts)
-
-
-def _teachers(stage: Stage) -> Iterator[Teacher]:
-    """The published teachers that a stage learns from."""
-    teachers: list[Any] = [*stage.examples.teachers(), *(store.teacher for store in stage.stores.values())]
-    if stage.live is not None:
-        teachers += stage.live.model.kwargs.values()
-    yield from (each for each in teachers if isinstance(each, Teacher))
 
 
 def read_facts(folder: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from stillhouse.students.encoder import evaluating
 from stillhouse.teachers.store import open_vectors
 from stillhouse.training.module import StudentAndObjective
 from stillhouse.training.table import Reader, TrainingTable, on_device
-from stillhouse.values.data import StoreMix, TokenTable
+from stillhouse.values.data import TokenTable
 from stillhouse.values.stage import Stage
 
 HELDOUT_LOSS = "heldout_loss"
@@ -36,8 +36,7 @@ def held_out_tokens(stage: Stage, reader: Reader) -> TokenTable | None:
         return None
     (column,) = stage.examples.columns
     held_out = stage.dev.held_out
-    roles = held_out.roles if isinstance(held_out, StoreMix) else ()
-    return reader.tokens_of(held_out.texts, stage.examples.role(column), roles)
+    return reader.tokens_of(held_out.texts, stage.examples.role(column), held_out.roles)
 
 
 def open_held_out(

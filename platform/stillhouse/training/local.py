@@ -27,7 +27,7 @@ from stillhouse.training.rank_sync import on_rank0
 from stillhouse.training.recording import build_recorded
 from stillhouse.training.table import live_reader, open_table, student_reader
 from stillhouse.training.watch import Evaluate
-from stillhouse.values.data import Examples, Mined, Model, Recorded, Scored, Store, TokenTable, stores_in
+from stillhouse.values.data import Examples, Mined, Model, Recorded, Scored, Store, TokenTable, teachers_in
 from stillhouse.values.stage import Stage
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def _stores_of(stage: Stage) -> list[Store]:
     """List every store that a stage reads, starting with those its examples are mined from."""
     read = (*stage.examples.stores(), *stage.stores.values())
-    stores = (store for vectors in read for store in stores_in(vectors))
+    stores = (store for vectors in read for store in vectors.stores)
     return list({store.fingerprint: store for store in stores}.values())
 
 
@@ -65,8 +65,8 @@ def token_tables(stage: Stage) -> list[TokenTable]:
 
 def fetch_start(stage: Stage, workspace: Workspace) -> None:
     """Fetch the model that a student starts from, where it is an artifact that another node has made."""
-    for model in stage.student.kwargs.values():
-        if isinstance(model, Model):
+    for teacher in teachers_in(stage.student):
+        for model in teacher.models:
             fetch_model(model, workspace)
 
 

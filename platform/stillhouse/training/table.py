@@ -277,7 +277,7 @@ def live_reader(stage: Stage, student: Reader) -> Reader | None:
     It has tokens of its own where its prompts, its maximum length or its tokenizer are not the student's.
     """
     own = stage.live.model.kwargs.get("base") if stage.live is not None else None
-    if stage.live is None or not isinstance(own, Model):
+    if stage.live is None or own is None:
         return None
     reading = stage.live.reading or student.reading
     if reading != student.reading:

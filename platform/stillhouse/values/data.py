@@ -6,10 +6,11 @@ Nothing here reads data: each value names an artifact, a folder of the workspace
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from stillhouse.core.errors import require
-from stillhouse.core.identity import fingerprint
+from stillhouse.core.identity import Spec, fingerprint
 from stillhouse.core.redaction import names_secret
 from stillhouse.core.roles import DOCUMENT, NO_PROMPTS, PLAIN, QUERY, Prompts
 from stillhouse.values.mining import Mining
@@ -42,8 +43,83 @@ class Named:
         return fingerprint(self)
 
 
+class Teacher(Named):
+    """A published teacher, or several as an `Ensemble`: the contract that whoever learns from one relies on.
+
+    Attributes:
+        maker: Its file in `teachers.kinds`, which makes its vectors.
+        imported: Whether its vectors are read from files, which are where the driver is.
+        asked: Whether its vectors are asked of an endpoint, which may cost money.
+        name: What it is called; for display.
+        normalize: Whether its vectors have length 1; None leaves that to the folder of its `checkpoint`.
+        prompts: Prompts by role; None leaves them to that folder.
+        kept: Number of dimensions that are kept of vectors from elsewhere, the first ones; 0 keeps all.
+        width: Number of dimensions of those vectors; 0 if it is not known yet.
+        weights: Weight of each of several teachers; their sum is 1.
+        lengths: Tokens per text that each of several teachers reads.
+        given: The weights of several as the experiment gives them.
+    """
+
+    maker: ClassVar[str]
+    imported: ClassVar[bool] = False
+    asked: ClassVar[bool] = False
+    weights: tuple[float, ...] = ()
+    lengths: tuple[int, ...] = ()
+    given: tuple[float, ...] = ()
+    name: str
+    normalize: bool | None
+    prompts: Prompts | None = NO_PROMPTS
+    kept: int = 0
+    width: int = 0
+
+    @property
+    def dimension(self) -> int:
+        """Number of dimensions of a vector (E); 0 leaves that to its `checkpoint`, or is unknown."""
+        return self.kept or self.width
+
+    @property
+    def members(self) -> "tuple[Teacher, ...]":
+        """The single teachers that it consists of."""
+        return (self,)
+
+    @property
+    def checkpoint(self) -> "Model | None":
+        """The published model that runs here, and that a student may start from; None if there is none."""
+        return None
+
+    @property
+    def models(self) -> "tuple[Model, ...]":
+        """The models that are run to embed as this teacher."""
+        return tuple(member.checkpoint for member in self.members if member.checkpoint)
+
+    @property
+    def lead(self) -> "Teacher":
+        """The member that a student starts from, and whose length counts where nothing else is stated."""
+        return next((member for member in self.members if member.checkpoint), self.members[0])
+
+    @property
+    def title(self) -> str:
+        """Its name, or that of its folder."""
+        return self.name
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """Its title and what identifies it, for the manifests of its stores."""
+        known = {key: getattr(self, key, "") for key in ("sha256", "url", "model")}
+        return {"name": self.title, **{key: value for key, value in known.items() if value}}
+
+    def read_as(self, role: str) -> "Teacher":
+        """The teacher that a store of texts of a role names."""
+        return self
+
+    def having(self, **changes: Any) -> "Teacher":
+        """Several teachers with other weights or lengths; a single one as it is."""
+        several: Any = self
+        return replace(several, **changes) if self.weights else self
+
+
 @dataclass(frozen=True)
-class Model(Named):
+class Model(Teacher):
     """The published weights of a teacher, or of the model that a student starts from.
 
     Attributes:
@@ -65,13 +141,25 @@ class Model(Named):
     dimension: int = field(default=0, metadata={"identity": "unless_default"})
     prompts: Prompts | None = field(default=None, metadata={"identity": False})
 
-    def weights(self) -> "Model":
+    maker: ClassVar[str] = "model"
+
+    @property
+    def checkpoint(self) -> "Model":
+        """The model."""
+        return self
+
+    @property
+    def title(self) -> str:
+        """Its name, or that of its folder."""
+        return self.name or PurePath(self.path).name
+
+    def bare(self) -> "Model":
         """The model as something to start from: without what it does to texts before and vectors after."""
         return replace(self, dimension=0, prompts=None)
 
 
 @dataclass(frozen=True)
-class VectorFiles(Named):
+class VectorFiles(Teacher):
     """Files with texts and their vectors, from elsewhere: a teacher that need not be run.
 
     Attributes:
@@ -98,11 +186,12 @@ class VectorFiles(Named):
     width: int = field(default=0, metadata={"identity": False})
     name: str = field(default="", metadata={"identity": False})
     source: str = field(default="", metadata={"identity": False})
+    maker: ClassVar[str] = "files"
+    imported: ClassVar[bool] = True
 
-    @property
-    def dimension(self) -> int:
-        """Number of dimensions of an imported vector (E)."""
-        return self.kept or self.width
+    def read_as(self, role: str) -> "VectorFiles":
+        """These files for a role; one store for all roles where they say nothing of roles."""
+        return replace(self, role=role if self.columns[-1] else PLAIN)
 
 
 @dataclass(frozen=True)
@@ -156,7 +245,7 @@ DEFAULT_REQUESTS = Requests()
 
 
 @dataclass(frozen=True)
-class Endpoint(Named):
+class Endpoint(Teacher):
     """A teacher behind an endpoint that speaks the OpenAI embeddings protocol.
 
     Attributes:
@@ -185,18 +274,12 @@ class Endpoint(Named):
     width: int = field(default=0, metadata={"identity": False})
     name: str = field(default="", metadata={"identity": False})
     requests: Requests = field(default=DEFAULT_REQUESTS, metadata={"identity": False})
+    maker: ClassVar[str] = "endpoint"
+    asked: ClassVar[bool] = True
 
-    @property
-    def dimension(self) -> int:
-        """Number of dimensions of a vector (E); 0 if it is not known yet."""
-        return self.kept or self.width
-
-
-Outside = VectorFiles | Endpoint
-"""A teacher that is no model of this machine: only its vectors are there."""
-
-Member = Model | Outside
-"""A single published teacher."""
+    def read_as(self, role: str) -> "Endpoint":
+        """The endpoint with what a request for a role has beside the texts."""
+        return replace(self, body=self.bodies.of(role))
 
 
 def shares_of(weights: Sequence[float]) -> tuple[float, ...]:
@@ -216,7 +299,7 @@ def shares_of(weights: Sequence[float]) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class Ensemble(Named):
+class Ensemble(Teacher):
     """Several teachers that teach as one, by the weighted concatenation of their vectors.
 
     Every vector t_i of teacher i is divided by its length, and the target is t = [√w_1 t_1, …, √w_m t_m] with
@@ -236,26 +319,21 @@ class Ensemble(Named):
             the identity.
     """
 
-    members: tuple[Member, ...]
-    weights: tuple[float, ...]
+    members: tuple[Teacher, ...] = ()
+    weights: tuple[float, ...] = ()
     lengths: tuple[int, ...] = field(default=(), metadata={"identity": False})
     given: tuple[float, ...] = field(default=(), metadata={"identity": False})
 
-    normalize: ClassVar[bool] = True
+    normalize = True
 
     def __post_init__(self) -> None:
         """Check that every teacher has a weight."""
         assert len(self.members) == len(self.weights) >= 2, "an ensemble has several teachers"
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the teachers."""
-        return tuple(member.name for member in self.members)
-
-    @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         """The names with their weights, such as ``all-MiniLM-L6-v2 (0.7) + bge-base-en-v1.5 (0.3)``."""
-        return weighted_names(self.names, self.weights)
+        return weighted_names([member.name for member in self.members], self.weights)
 
     @property
     def dimension(self) -> int:
@@ -263,34 +341,19 @@ class Ensemble(Named):
         each = [member.dimension for member in self.members]
         return sum(each) if all(each) else 0
 
-    @property
-    def lead(self) -> Member:
-        """The first teacher that is a model, or else the first: what a student starts from."""
-        return next((each for each in self.members if isinstance(each, Model)), self.members[0])
-
 
 def weighted_names(names: Sequence[str], weights: Sequence[float]) -> str:
     """Names with their weights in one line."""
     return " + ".join(f"{name} ({weight:.3g})" for name, weight in zip(names, weights, strict=True))
 
 
-Teacher = Member | Ensemble
-"""A published teacher, or several of them."""
-
-
-def members_of(teacher: Teacher) -> tuple[Member, ...]:
-    """The single teachers that a teacher consists of."""
-    return teacher.members if isinstance(teacher, Ensemble) else (teacher,)
-
-
-def models_of(teacher: Teacher) -> tuple[Model, ...]:
-    """The models that are run to embed as a teacher."""
-    return tuple(member for member in members_of(teacher) if isinstance(member, Model))
-
-
-def lead_of(teacher: Teacher) -> Member:
-    """The teacher that a student starts from, and whose length counts where nothing else is stated."""
-    return teacher.lead if isinstance(teacher, Ensemble) else teacher
+def teachers_in(value: object) -> Iterator[Teacher]:
+    """The teachers and checkpoints that a spec names, those of nested specs among them."""
+    if isinstance(value, Teacher):
+        yield value
+    elif isinstance(value, Spec):
+        for each in value.kwargs.values():
+            yield from teachers_in(each)
 
 
 RUNTIMES = TORCH, COMPILE, OPENVINO, ONNX = ("torch", "compile", "openvino", "onnx")
@@ -340,8 +403,34 @@ class TokenTable(Named):
         return self.texts.label
 
 
+class TeacherVectors(Named):
+    """A teacher's vectors of texts, from whatever stores they are read.
+
+    Attributes:
+        members: The stores of several teachers, with their ``weights``.
+        parts: The stores of several tables, with the number of rows and the role of each in ``roles``.
+    """
+
+    texts: TextTable
+    members: "tuple[Store, ...]" = ()
+    parts: "tuple[TableStore, ...]" = ()
+    weights: tuple[float, ...] = ()
+    roles: "Runs" = ()
+
+    @property
+    def label(self) -> str:
+        """The texts' label."""
+        return self.texts.label
+
+    @property
+    def stores(self) -> "tuple[Store, ...]":
+        """The stores that are to be built to read them."""
+        own = self.members or cast("tuple[Store]", (self,))
+        return tuple(store for part in self.parts for store in part.stores) or own
+
+
 @dataclass(frozen=True)
-class Store(Named):
+class Store(TeacherVectors):
     """A teacher's vectors of every row of a text table.
 
     On disk: one Arrow IPC file per shard of the table (``row`` int64, ``embedding`` fixed-size list), a
@@ -362,7 +451,7 @@ class Store(Named):
     kind: ClassVar[str] = "stores"
     version: ClassVar[int] = 2
     texts: TextTable
-    teacher: "Member | Stage"
+    teacher: "Teacher | Stage"
     max_length: int = 128
     prompt: str = ""
     compute: str = "float32"
@@ -379,13 +468,14 @@ class Store(Named):
         require(self.runtime in RUNTIMES, f"runtime in {RUNTIMES}", runtime=self.runtime)
 
     @property
-    def label(self) -> str:
-        """The texts' label."""
-        return self.texts.label
+    def model(self) -> Model:
+        """The published model that is run for it."""
+        assert self.teacher.checkpoint is not None, "only a model is run"
+        return self.teacher.checkpoint
 
 
 @dataclass(frozen=True)
-class StoreEnsemble(Named):
+class StoreEnsemble(TeacherVectors):
     """The stores of several teachers over one text table, read as one; see `Ensemble`. It has no folder.
 
     Attributes:
@@ -404,15 +494,10 @@ class StoreEnsemble(Named):
         assert all(member.texts == self.texts for member in self.members), "one table, several teachers"
 
     @property
-    def label(self) -> str:
-        """The texts' label."""
-        return self.texts.label
-
-    @property
     def teacher(self) -> Ensemble:
         """The teachers with their weights."""
         teachers = [member.teacher for member in self.members]
-        return Ensemble(tuple(each for each in teachers if isinstance(each, Member)), self.weights)
+        return Ensemble(tuple(each for each in teachers if isinstance(each, Teacher)), self.weights)
 
 
 TableStore = Store | StoreEnsemble
@@ -423,7 +508,7 @@ Runs = tuple[tuple[int, str], ...]
 
 
 @dataclass(frozen=True)
-class StoreMix(Named):
+class StoreMix(TeacherVectors):
     """The stores of several texts tables, read as one: the rows of the first, then those of the second, ….
 
     Every part is a store of its own, with the prompt of its role. It has no folder.
@@ -443,11 +528,6 @@ class StoreMix(Named):
         assert self.parts and len(self.parts) == len(self.roles)
 
     @property
-    def label(self) -> str:
-        """The texts' label."""
-        return self.texts.label
-
-    @property
     def teacher(self) -> "Teacher | Stage":
         """The teacher of all parts."""
         return self.parts[0].teacher
@@ -455,13 +535,6 @@ class StoreMix(Named):
 
 AnyStore = TableStore | StoreMix
 """A teacher's vectors of texts, from whatever stores they are read."""
-
-
-def stores_in(vectors: AnyStore) -> tuple[Store, ...]:
-    """The stores that are to be built to read some vectors."""
-    if isinstance(vectors, StoreMix):
-        return tuple(store for part in vectors.parts for store in stores_in(part))
-    return vectors.members if isinstance(vectors, StoreEnsemble) else (vectors,)
 
 
 S = TypeVar("S", bound=AnyStore)

@@ -10,17 +10,14 @@ from stillhouse.core.roles import Prompts, Reading
 from stillhouse.values.data import (
     AllRows,
     AnyStore,
-    Ensemble,
     Examples,
     FewerNegatives,
     Mined,
     Model,
     Recorded,
-    Runs,
     Sampled,
     Scored,
     Store,
-    StoreMix,
     TableStore,
     Teacher,
     weighted,
@@ -55,11 +52,6 @@ class SentenceData:
         return self.sample or self.whole()
 
     @property
-    def runs(self) -> Runs:
-        """Number of rows and role of each source; empty where there is one."""
-        return self.store.roles if isinstance(self.store, StoreMix) else ()
-
-    @property
     def only_store(self) -> Store:
         """The store of texts that have one source."""
         assert isinstance(self.store, Store), "there are several sources"
@@ -68,7 +60,7 @@ class SentenceData:
     def whole(self, label: str = "examples") -> Examples:
         """All texts, column ``text``."""
         columns = {"text": self.store.texts}
-        return Examples(columns, AllRows(), label=label, text_role=self.role, text_roles=self.runs)
+        return Examples(columns, AllRows(), label=label, text_role=self.role, text_roles=self.store.roles)
 
     def weighted(self, weights: tuple[float, ...]) -> "SentenceData":
         """The same texts with other weights of the teachers."""
@@ -214,7 +206,6 @@ class Setting(Loop):
         What selects stays as it is, so that trials with different weights are compared by one measure; so do
         hard negatives, which are mined once. The loss on held-out texts follows the weights.
         """
-        assert isinstance(self.teacher, Ensemble), "only several teachers have weights"
         data = {
             key: value.weighted(weights)
             if isinstance(value, SentenceData | PairData | ParallelData)
@@ -227,8 +218,7 @@ class Setting(Loop):
             if held_out is None
             else dataclasses.replace(self.dev, held_out=weighted(held_out, weights))
         )
-        teacher = dataclasses.replace(self.teacher, weights=weights)
-        return dataclasses.replace(self, teacher=teacher, data=data, dev=dev)
+        return dataclasses.replace(self, teacher=self.teacher.having(weights=weights), data=data, dev=dev)
 
     def rows_of(self, examples: Examples) -> int:
         """Number of rows of examples: the prepared ones, or others that are made of them."""

@@ -12,7 +12,7 @@ from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec
 from stillhouse.core.notes import STAGES
 from stillhouse.core.roles import Prompts, Reading
-from stillhouse.values.data import AnyStore, Examples, Named
+from stillhouse.values.data import AnyStore, Examples, Model, Named, Teacher, teachers_in
 
 TEXTS_TOGETHER = 8
 """A batch by tokens has a multiple of so many texts, so that ranks and micro-batches have equal numbers."""
@@ -177,6 +177,8 @@ class Stage(Loop, Named):
     """
 
     kind: ClassVar[str] = STAGES
+    maker, imported, asked = Model.maker, False, False
+    checkpoint, weights = None, ()
     version: ClassVar[int] = 1
     label: str
     student: Spec[Any]
@@ -286,6 +288,13 @@ class Stage(Loop, Named):
                     seen.add(stage.fingerprint)
                     yield stage
         yield self
+
+    def teachers(self) -> Iterator[Teacher]:
+        """The published teachers that the stage learns from."""
+        read = (*self.examples.teachers(), *(store.teacher for store in self.stores.values()))
+        yield from (teacher for teacher in read if isinstance(teacher, Teacher))
+        if self.live is not None:
+            yield from teachers_in(self.live.model)
 
     def _before(self) -> Iterator["Stage"]:
         """The stages that this one reads: its teachers, then what it starts from."""

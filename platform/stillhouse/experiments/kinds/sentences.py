@@ -222,7 +222,8 @@ class Sentences(Columns, DataKind[SentenceData]):
     @staticmethod
     def share(value: SentenceData, fraction: float) -> SentenceData:
         """A share of the texts to train on; the teacher's vectors stay whole."""
-        rows = sum(max(1, round(fraction * part)) for part, _ in value.runs or ((value.rows, value.role),))
+        parts = value.store.roles or ((value.rows, value.role),)
+        rows = sum(max(1, round(fraction * part)) for part, _ in parts)
         return replace(value, rows=rows, sample=sample(value.whole("sentences"), fraction))
 
     def complete(self, value: SentenceData, context: "Preparation") -> SentenceData:

@@ -8,7 +8,7 @@ from stillhouse.core.identity import Spec, spec
 from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.core.type_casts import check_types
 from stillhouse.experiments.student_choice import StudentChoice, dropout_of
-from stillhouse.experiments.teacher import POOLINGS
+from stillhouse.teachers.choice import POOLINGS
 from stillhouse.values.data import Teacher
 
 if TYPE_CHECKING:

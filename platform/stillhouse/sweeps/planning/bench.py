@@ -35,7 +35,7 @@ from stillhouse.training.metrics_log import NAME, read_lines
 from stillhouse.training.module import build_student
 from stillhouse.training.rank_sync import Interrupted
 from stillhouse.training.watch import encoder_of
-from stillhouse.values.data import Model, Store
+from stillhouse.values.data import Store
 from stillhouse.values.stage import TEXTS_TOGETHER, Stage
 
 SECONDS = 7.0
@@ -85,9 +85,8 @@ class Bench(NamedTuple):
 
 def _embedding(here: Bench, store: Store) -> float:
     torch.set_num_threads(here.threads)
-    assert isinstance(store.teacher, Model), "others are not run"
     running = start(store, here.workspace, here.device, here.threads)
-    tokenizer = FastTokenizer(Path(on_this_machine(store.teacher).path), store.max_length)
+    tokenizer = FastTokenizer(Path(on_this_machine(store.model).path), store.max_length)
     forward = running.forward(store, tokenizer.pad_id, here.device)
     texts = [store.prompt + text for text in sample_of(here.workspace, store.texts, _TEXTS)[1]]
 

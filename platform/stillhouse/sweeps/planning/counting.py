@@ -27,7 +27,7 @@ from stillhouse.teachers.loading import tokenizer_of
 from stillhouse.teachers.weights import on_this_machine
 from stillhouse.training.in_memory import prompt_of
 from stillhouse.training.table import student_reader
-from stillhouse.values.data import Examples, Model, Store, TextTable, TokenTable, stores_in
+from stillhouse.values.data import Examples, Model, Store, TextTable, TokenTable
 from stillhouse.values.data import Teacher as AnyTeacher
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import Stage
@@ -81,7 +81,7 @@ class Counted:
 def _distilled_on(prepared: Prepared) -> list[TextTable]:
     """The tables of the texts to distil on."""
     source = prepared.setting.get(Sentences)
-    return [] if source is None else [store.texts for store in stores_in(source.store)]
+    return [] if source is None else [store.texts for store in source.store.stores]
 
 
 @contextlib.contextmanager
@@ -157,8 +157,8 @@ def stores_to_make(known: Counted, workspace: Workspace) -> list[tuple[Store, in
     found = []
     for store in known.stores:
         if known.workspace is not workspace or not workspace.finished(store):
-            local = on_this_machine(store.teacher) if isinstance(store.teacher, Model) else None
-            tokens = known.tokens(store.texts, local, store.max_length, store.prompt) if local else 0
+            model = store.teacher.checkpoint and on_this_machine(store.model)
+            tokens = known.tokens(store.texts, model, store.max_length, store.prompt) if model else 0
             found.append((store, tokens))
     return found
 
@@ -180,7 +180,7 @@ def suite_tokens(known: Counted, stage: Stage) -> float:
     total = 0.0
     for arguments in (each.kwargs for each in (stage.dev.evaluators if stage.dev else ())):
         for value in arguments.values():
-            most = arguments.get("pairs") if isinstance(value, Store) else None
+            most = arguments.get("pairs") if value is arguments.get("store") else None
             parts = value.columns if isinstance(value, Examples) else getattr(value, "__dict__", {})
             for table in (each for each in parts.values() if isinstance(each, TextTable)):
                 rows = max(1, known.rows(table))

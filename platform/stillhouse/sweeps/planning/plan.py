@@ -37,7 +37,7 @@ from stillhouse.sweeps.planning.counting import Counted, counted, with_rows
 from stillhouse.sweeps.runs import Training
 from stillhouse.training.estimate import Kind, Pace, Paces, kind_of, parts_of
 from stillhouse.training.where import Where
-from stillhouse.values.data import Model, Store, Teacher, TokenTable, members_of
+from stillhouse.values.data import Store, Teacher, TokenTable
 from stillhouse.values.stage import Stage
 
 _MOST = 16
@@ -226,7 +226,7 @@ class _Planner:
     def _rates(self, stores: Sequence[Store]) -> tuple[dict[Kind, Pace], float, str]:
         """Paces of one core, of what ran here or measured now, and tokens per second of a teacher."""
         known, request, paces, teacher = self.known, self.request, Paces(self.workspace).known(), 0.0
-        run = [store for store in stores if isinstance(store.teacher, Model)]
+        run = [store for store in stores if store.teacher.checkpoint]
         new = [stage for kind, stage in self._kinds.items() if kind not in paces]
         if not new and not run:
             return paces, teacher, "as similar stages took here"
@@ -277,7 +277,7 @@ class _Planner:
     ) -> Rows:
         """The artifacts with rows, tokens and gigabytes; the last line has those that stay."""
         known, made = self.known, list[dict[str, Any]]()
-        dim = known.prepared.setting.teacher_dim / max(1, len(members_of(self.teacher)))
+        dim = known.prepared.setting.teacher_dim / max(1, len(self.teacher.members))
 
         def add(what: str, number: int, size: float, column: str = _SIZE, **counts: int) -> None:
             made.append({"what": what, "number": number, **counts, column: size / 1e9})

@@ -1,4 +1,4 @@
-"""Importing stores: the vectors of files from elsewhere become the shards that a teacher's run would write.
+"""Files of vectors from elsewhere, which become the shards that a teacher's run would write.
 
 All stores of the same files are imported in one pass. Nothing is written before every text has its vector.
 """
@@ -8,8 +8,9 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,33 +19,74 @@ from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.roles import PLAIN
+from stillhouse.corpora.reading.understood import Understood
 from stillhouse.corpora.tables import Texts
+from stillhouse.teachers.choice import TeacherChoice
+from stillhouse.teachers.kinds import TeacherKind
 from stillhouse.teachers.shards import Shard, Work, write_shard
-from stillhouse.teachers.vector_files import Found, TextIndex, counted_texts, keys_of, look_up
+from stillhouse.teachers.vector_files import (
+    FilesEncoder,
+    Found,
+    TextIndex,
+    counted_texts,
+    find_vectors,
+    keys_of,
+    look_up,
+    remark_of,
+)
 from stillhouse.values.data import VectorFiles
 
 _WITHOUT = "the files of vectors have no vector of this text"
 _SHOWN = 3
 
 
-def import_shards(works: list[Work], missing: list[tuple[int, int]]) -> Iterator[tuple[int, Shard]]:
-    """Import the missing shards of stores.
+class Files(TeacherKind):
+    """See `TeacherKind`."""
 
-    Args:
-        works: The stores, by number; those of other teachers are not looked at.
-        missing: Number of a store and index of a shard.
+    def find(self, choice: TeacherChoice) -> VectorFiles:
+        """Find the files, choose their columns, and see from a sample whether vectors have length 1."""
+        return find_vectors(
+            choice.vectors,
+            text_column=choice.text_column,
+            vector_column=choice.vector_column,
+            role_column=choice.role_column,
+            normalize=choice.normalize,
+            dimension=choice.dimension,
+            incomplete=choice.incomplete,
+            name=choice.own_name,
+        )
 
-    Raises:
-        BadInput: A text has no vector, or several, or the files cannot be read.
-    """
-    groups: dict[str, list[int]] = {}
-    for number in dict.fromkeys(number for number, _ in missing):
-        teacher = works[number].store.teacher
-        if isinstance(teacher, VectorFiles):
+    def remarks(self, choice: TeacherChoice, teacher: VectorFiles) -> list[str]:
+        """Say what was found out about the files."""
+        return [remark_of(teacher)]
+
+    def understood(self, teacher: VectorFiles) -> list[Understood]:
+        """Describe the files as they were understood."""
+        columns = zip(("text", "vector", "role"), teacher.columns, strict=True)
+        length = "of length 1" if teacher.normalize else "not normalised"
+        note = f"{teacher.dimension} dimensions, {length}"
+        roles = {role: column for role, column in columns if column}
+        return [Understood(teacher.source, "files of vectors", note=note, roles=roles)]
+
+    def encoder(self, teacher: VectorFiles, max_length: int, device: str) -> tuple[FilesEncoder, None]:
+        """Return the files as an encoder of the texts that they have."""
+        return FilesEncoder(teacher), None
+
+    def shards(
+        self, works: list[Work], missing: list[tuple[int, int]], actors: int, told: Callable[[int], None]
+    ) -> Iterator[tuple[int, Shard]]:
+        """Import the shards of stores, those of the same files in one pass.
+
+        Raises:
+            BadInput: A text has no vector, or several, or the files cannot be read.
+        """
+        groups: dict[str, list[int]] = {}
+        for number in dict.fromkeys(number for number, _ in missing):
+            teacher = _vectors(works[number])
             groups.setdefault(fingerprint([teacher.sha256, *teacher.columns]), []).append(number)
-    for numbers in groups.values():
-        chosen = [(number, part) for number, part in missing if number in numbers]
-        yield from _import_group({number: works[number] for number in numbers}, chosen)
+        for numbers in groups.values():
+            chosen = [(number, part) for number, part in missing if number in numbers]
+            yield from _import_group({number: works[number] for number in numbers}, chosen)
 
 
 def _import_group(works: Mapping[int, Work], missing: list[tuple[int, int]]) -> Iterator[tuple[int, Shard]]:
@@ -79,8 +121,7 @@ def _import_group(works: Mapping[int, Work], missing: list[tuple[int, int]]) -> 
 
 
 def _vectors(work: Work) -> VectorFiles:
-    assert isinstance(work.store.teacher, VectorFiles)
-    return work.store.teacher
+    return cast(VectorFiles, work.store.teacher)
 
 
 def _parts(table: Texts) -> range:

@@ -1,7 +1,7 @@
 """The choice of a teacher."""
 
 import json
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,14 +14,10 @@ from stillhouse.values.data import (
     AUTO,
     DEFAULT_REQUESTS,
     RUNTIMES,
-    Endpoint,
     Ensemble,
-    Member,
     Model,
     Requests,
     Teacher,
-    VectorFiles,
-    lead_of,
     shares_of,
 )
 
@@ -48,6 +44,10 @@ class PromptChoice:
     def __post_init__(self) -> None:
         """Check the types."""
         check_types(self, "teacher.prompts")
+
+    def given(self) -> dict[str, str]:
+        """The prompts that are set, by role."""
+        return {role: prompt for role, prompt in vars(self).items() if prompt is not None}
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,8 @@ class TeacherChoice:
         members: Several teachers instead of one, each a mapping with the fields above; ``teacher:`` may be
             that list itself. Their vectors are joined, so that a cosine is the weighted mean of the teachers'
             cosines. Other fields then stand with each teacher.
+        kind: Kind of teacher, a file of ``teachers/kinds``; empty takes ``endpoint`` or ``files`` by their
+            fields, otherwise ``model``.
         weight: Weight of this teacher among several, relative to the others'; a search space may name it, as
             ``teacher_weight_2`` for the second one.
     """
@@ -142,6 +144,7 @@ class TeacherChoice:
     body: BodyChoice = BodyChoice()
     requests: Requests = DEFAULT_REQUESTS
     members: "tuple[TeacherChoice, ...]" = ()
+    kind: str = field(default="", metadata={"identity": "unless_default"})
     weight: float = 1.0
 
     def __post_init__(self) -> None:
@@ -171,7 +174,7 @@ class TeacherChoice:
     @property
     def is_model(self) -> bool:
         """True if the teacher is one model, not files of vectors, an endpoint or several teachers."""
-        return not self.vectors and not self.endpoint and not self.members
+        return self.kind in ("", "model") and not (self.vectors or self.endpoint or self.members)
 
     @property
     def each(self) -> "tuple[TeacherChoice, ...]":
@@ -207,7 +210,7 @@ class TeacherChoice:
         )
         kind = "vectors" if self.vectors else "endpoint" if self.endpoint else ""
         if kind:
-            prompts = _given(self.prompts) if self.vectors else {}
+            prompts = self.prompts.given() if self.vectors else {}
             runtime = "" if self.runtime == AUTO else self.runtime
             run = {
                 "pooling": self.pooling,
@@ -248,7 +251,7 @@ class TeacherChoice:
             remedy=f"Give a key in the environment variable {self.requests.key_variable}.",
         )
         require(bool(self.model), "teacher.model must be given with teacher.endpoint", endpoint=self.endpoint)
-        named = {role: prompt for role, prompt in _given(self.prompts).items() if prompt.startswith("@")}
+        named = {role: prompt for role, prompt in self.prompts.given().items() if prompt.startswith("@")}
         require(
             not named,
             "teacher.prompts of an endpoint must be texts: it has no prompts with names",
@@ -282,37 +285,16 @@ class TeacherChoice:
         weights = tuple(choice.weight for choice in self.members)
         return Ensemble(members, shares_of(weights), lengths, weights)
 
-    def _member(self) -> Member:
-        if self.endpoint:
-            from stillhouse.teachers.endpoint import found_out
+    @property
+    def own_name(self) -> str:
+        """The name that is given; empty where none is."""
+        return "" if self.name == DEFAULT else self.name
 
-            prompts = Prompts(**_given(self.prompts))
-            name = self.model if self.name == DEFAULT else self.name
-            url = self.endpoint.rstrip("/")
-            asked = Endpoint(
-                url,
-                self.model,
-                kept=self.dimension,
-                prompts=prompts,
-                bodies=self.body.by_role(),
-                name=name,
-                requests=self.requests,
-            )
-            return found_out(asked, self.normalize)
-        if not self.vectors:
-            return self.published()
-        from stillhouse.teachers.vector_files import find_vectors
+    def _member(self) -> Teacher:
+        from stillhouse.teachers.kinds import kind_of
 
-        return find_vectors(
-            self.vectors,
-            text_column=self.text_column,
-            vector_column=self.vector_column,
-            role_column=self.role_column,
-            normalize=self.normalize,
-            dimension=self.dimension,
-            incomplete=self.incomplete,
-            name="" if self.name == DEFAULT else self.name,
-        )
+        kind = "endpoint" if self.endpoint else "files" if self.vectors else "model"
+        return kind_of(self.kind or kind).find(self)
 
     def published(self) -> Model:
         """Find the teacher's folder, and set its head and its prompts.
@@ -341,31 +323,18 @@ class TeacherChoice:
         Args:
             teacher: What `resolve` gives.
         """
-        if isinstance(teacher, Ensemble):
-            pairs = zip(self.members, teacher.members, strict=True)
-            lines = [line for choice, member in pairs for line in choice.remarks(member)]
-            lead = lead_of(teacher)
-            own = (
-                f"; a student without a checkpoint starts from {lead.name}" if isinstance(lead, Model) else ""
-            )
-            return [*lines, f"teachers, with their weights: {teacher.name}{own}"]
-        if isinstance(teacher, VectorFiles):
-            from stillhouse.teachers.vector_files import remark_of
+        from stillhouse.teachers.kinds import kind_of
 
-            return [remark_of(teacher)]
-        if isinstance(teacher, Endpoint):
-            length = "of length 1" if teacher.normalize else "not normalised"
-            told = f"{teacher.name} at {teacher.url}: {teacher.dimension} dimensions, {length}"
-            asked = f"; requests have: {teacher.bodies}" if teacher.bodies else ""
-            return [told + (f"; prompts: {teacher.prompts}" if teacher.prompts else "") + asked]
-        from stillhouse.students.head import head_remark
-        from stillhouse.teachers.prompts import prompts_remark
-
-        given = {"pooling_given": bool(self.pooling), "normalize_given": self.normalize is not None}
-        return [line for line in (head_remark(teacher, **given), prompts_remark(teacher)) if line]
+        pairs = zip(self.each, teacher.members, strict=True)
+        lines = [line for choice, member in pairs for line in kind_of(member.maker).remarks(choice, member)]
+        if teacher.weights:
+            lead = teacher.lead
+            own = f"; a student without a checkpoint starts from {lead.name}" if lead.checkpoint else ""
+            lines.append(f"teachers, with their weights: {teacher.name}{own}")
+        return lines
 
 
-def _refuse_twice(members: tuple[Member, ...], lengths: tuple[int, ...]) -> None:
+def _refuse_twice(members: tuple[Teacher, ...], lengths: tuple[int, ...]) -> None:
     """Refuse a teacher that is listed twice: the same vectors under the same or under another name."""
     from stillhouse.teachers.prompts import prompts_of
 
@@ -380,8 +349,3 @@ def _refuse_twice(members: tuple[Member, ...], lengths: tuple[int, ...]) -> None
         twice=twice,
         remedy="Give it a larger weight instead.",
     )
-
-
-def _given(prompts: PromptChoice) -> dict[str, str]:
-    """The prompts that are set, by role."""
-    return {role: prompt for role, prompt in vars(prompts).items() if prompt is not None}

@@ -318,9 +318,9 @@ def test_files_are_read_as_they_are_or_refused(
 def test_the_clone_of_a_data_set_is_its_data_alone(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "data").mkdir()
-    for name in ("README.md", ".git/HEAD", "dataset_infos.json", "data/a.jsonl", "data/wiki_00"):
+    for name in ("README.md", ".git/HEAD", "dataset_infos.json", "data/a.jsonl", "data/AA_wiki_00"):
         (tmp_path / name).write_text('{"text": "a"}\n')
-    assert [Path(file.path).name for file in list_files(str(tmp_path))[1]] == ["a.jsonl", "wiki_00"]
+    assert [Path(file.path).name for file in list_files(str(tmp_path))[1]] == ["AA_wiki_00", "a.jsonl"]
     assert skipped_files(str(tmp_path)) == ["README.md", "dataset_infos.json"]
 
 

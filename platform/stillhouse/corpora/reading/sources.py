@@ -43,7 +43,7 @@ _OPTIONS = re.compile(r"\?[a-z_]+=[^?&*\[\]]*(&[a-z_]+=[^?&*\[\]]*)*$")
 CORPUS = "corpus"
 _TEXT_KINDS = (CORPUS, "file of labelled text", "file of scores", "file of pairs")
 _ABOUT = ("dataset_info.json", "dataset_infos.json", "state.json", "dataset_dict.json")
-_WIKI = re.compile(r"wiki_\d+")
+_WIKI = re.compile(r"(.+_)?wiki_\d+")
 
 
 @dataclass(frozen=True)

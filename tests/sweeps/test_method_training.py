@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
 from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
 from stillhouse.corpora.tables import open_texts
 from stillhouse.evaluation.agreement import Agreement
@@ -104,6 +105,26 @@ def test_a_kept_map_resumes_and_is_the_last_layer_of_the_export(
     assert np.asarray(model.encode(["a text"])).shape == (1, teacher)
 
 
+def test_a_kept_map_starts_as_the_least_squares_map(context: Context) -> None:
+    narrow = spec(StaticStudent, base=context.setting.teacher, dim=context.setting.teacher_dim // 2)
+    near: list[float] = []
+    workspace = Workspace(Path(context.root))
+    for texts in (0, 200):
+        setting = dataclasses.replace(context.setting, student=narrow, least_squares=texts)
+        stage = plan("leaf", dataclasses.replace(context, setting=setting))
+        run(stage, workspace, where=WHERE)
+        store = setting[Sentences].store
+        rows = np.arange(60)
+        ours_NE = untrained(stage, workspace, "cpu").encode(list(open_texts(workspace, store.texts)[rows]))
+        theirs_NE = open_vectors(workspace, store).gather(rows)
+        norms = np.linalg.norm(ours_NE, axis=1) * np.linalg.norm(theirs_NE, axis=1)
+        near.append(float(((ours_NE * theirs_NE).sum(axis=1) / norms).mean()))
+        assert (read_manifest(workspace.path(stage))["start"] == {}) == (not stage.dev)
+    assert near[1] > near[0] + 0.3
+    with pytest.raises(BadInput, match="least_squares > "):
+        run(dataclasses.replace(stage, least_squares=4), workspace, where=WHERE)
+
+
 def check_gain(
     name: str,
     context: Context,
@@ -127,7 +148,7 @@ def agreement(stage: Stage, setting: Setting, workspace: Workspace) -> tuple[flo
     folder = run(stage, workspace, where=WHERE)
     before, after = (
         Agreement(setting[Sentences].store, workspace, pairs=150)(encoder)["agreement_spearman_cosine"]
-        for encoder in (untrained(stage, "cpu"), encoder_in(folder))
+        for encoder in (untrained(stage, workspace, "cpu"), encoder_in(folder))
     )
     return before, after
 
@@ -146,7 +167,7 @@ def pairs_found(stage: Stage, setting: Setting, workspace: Workspace) -> tuple[f
     tables = [setting[Pairs].examples.columns[column] for column in ("query", "passage")]
     texts = [list(open_texts(workspace, table)[np.arange(40)]) for table in tables]
     shares = []
-    for encoder in (untrained(stage, "cpu"), encoder_in(run(stage, workspace, where=WHERE))):
+    for encoder in (untrained(stage, workspace, "cpu"), encoder_in(run(stage, workspace, where=WHERE))):
         query_ND, passage_ND = (np.asarray(encoder.encode(side)) for side in texts)
         passage_ND /= np.linalg.norm(passage_ND, axis=1, keepdims=True)
         shares.append(float(((query_ND @ passage_ND.T).argmax(axis=1) == np.arange(40)).mean()))
@@ -163,7 +184,7 @@ def nearness_to_the_head(stage: Stage, setting: Setting, workspace: Workspace) -
     targets_NE = open_vectors(workspace, store).gather(np.arange(40)) @ head_EE.T
     before, after = (
         -float(np.linalg.norm(encoder.encode(texts) - targets_NE, axis=1).mean())
-        for encoder in (untrained(stage, "cpu"), encoder_in(folder))
+        for encoder in (untrained(stage, workspace, "cpu"), encoder_in(folder))
     )
     return before, after
 

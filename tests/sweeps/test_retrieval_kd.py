@@ -195,7 +195,8 @@ def test_a_student_trained_without_a_teacher_beats_an_untrained_one(
     setting = dataclasses.replace(context.setting, distil_budget=800)
     stage = planned(setting, units=16, alpha=0.0, learning_rate=0.02, train_words=True)
     folder = run(stage, home, where=WHERE)
-    before, after = figure(untrained(stage, "cpu"), setting, home), figure(encoder_in(folder), setting, home)
+    students = untrained(stage, home, "cpu"), encoder_in(folder)
+    before, after = (figure(student, setting, home) for student in students)
     assert after > before + 0.1
     assert read_manifest(folder)["metrics"]["fever_dcg"] == pytest.approx(after, abs=1e-6)
 

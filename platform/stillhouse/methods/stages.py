@@ -59,6 +59,8 @@ def stage_of(
     budget = budget or setting.length(examples, epochs=epochs, finetunes=finetunes)
     batch_size = min(batch_size, budget) if cut else batch_size
     shared = setting.common(finetunes=finetunes) | ({} if dev is None else {"dev": dev})
+    if start_from is not None or not stores or not student.kwargs.get("projection"):
+        shared["least_squares"] = 0
     return Stage(
         label=label,
         student=student,

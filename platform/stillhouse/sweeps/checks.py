@@ -38,6 +38,7 @@ from stillhouse.students.backbone import layer_count
 from stillhouse.students.head import dimension_of
 from stillhouse.sweeps.session import device_of, need_of
 from stillhouse.training.batching import check_batching, check_sharding
+from stillhouse.training.least_squares import check_first_layer
 from stillhouse.training.teacher_space import check_plan
 from stillhouse.values.data import Examples, FewerNegatives, Recorded, Sampled, Scored, Teacher
 from stillhouse.values.setting import Setting
@@ -329,7 +330,7 @@ def _checking(
     setting = experiment.sketch(teacher)
     asymmetric = asymmetric_search(experiment)
     by_length = experiment.budget.batch_tokens > 0 or experiment.budget.length_window > 0
-    if asymmetric or by_length:
+    if asymmetric or by_length or experiment.budget.least_squares:
         setting = dataclasses.replace(setting, teacher_dim=dimension_of(teacher))
     layers = layer_count(setting.student.kwargs["base"])
 
@@ -346,6 +347,8 @@ def _checking(
             method.check(hp, setting.student, teacher)
         if experiment.budget.shard_window:
             check_sharding(method.plan(hp, setting))
+        if experiment.budget.least_squares:
+            check_first_layer(method.plan(hp, setting))
         if by_length:
             check_batching(method.plan(hp, setting), setting.teacher_dim)
         if asymmetric:

@@ -93,7 +93,7 @@ class Contenders:
         setting = self.prepared.setting
         device = usable_device(self.device)
         student = encoder_in(self.best.folder, device)
-        start = untrained(first_of(self.best.stage), device)
+        start = untrained(first_of(self.best.stage), workspace, device)
         models: dict[str, tuple[Any, nn.Module | None]] = {"student": (student, _module(student))}
         if self.trial:
             before = encoder_in(self.trial.folder, device)

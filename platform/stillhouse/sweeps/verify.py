@@ -25,6 +25,7 @@ from stillhouse.tracking.location import sqlite_path, tracking_uri
 from stillhouse.training import checkpoint
 from stillhouse.training.checkpoint import path_of, steps
 from stillhouse.training.facts import FACTS
+from stillhouse.training.least_squares import FirstLayer
 from stillhouse.training.metrics_log import NAME as LOG
 from stillhouse.training.models import stage_of
 from stillhouse.values.data import Collection, Examples, Store, TextTable, TokenTable
@@ -37,6 +38,7 @@ KINDS = (
     Examples.kind,
     Collection.kind,
     WordTable.kind,
+    FirstLayer.kind,
     Stage.kind,
     "checkpoints",
     "notes",
@@ -55,6 +57,7 @@ _AGAIN = {
     Examples.kind: "the next command that needs them makes the examples again",
     Collection.kind: "the next command that needs it makes the collection again",
     WordTable.kind: "the next command that needs them writes the word vectors again",
+    FirstLayer.kind: "the next training that starts from it fits the layer again",
     Stage.kind: "the command that trained it trains it again",
 }
 _SWEEP_NOTES = (

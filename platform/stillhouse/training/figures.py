@@ -14,6 +14,7 @@ from stillhouse.core.notes import FIGURES, read_note, write_note
 from stillhouse.core.types import ScoringObjective
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.training.checkpoint import rng_untouched
+from stillhouse.training.least_squares import first_layer, started
 from stillhouse.training.module import build_student
 from stillhouse.training.watch import encoder_of
 from stillhouse.values.stage import Stage
@@ -36,11 +37,12 @@ def start_figures(stage: Stage, workspace: Workspace, where: "Where", device: st
 
     def measure() -> dict[str, float]:
         with rng_untouched():
-            return run_suite(dev, untrained(first, device, stage.autocast), workspace, search=where.search)
+            start = untrained(first, workspace, device, stage.autocast)
+            return run_suite(dev, start, workspace, search=where.search)
 
-    return _kept(
-        workspace, (first.student, first.seed, first.max_length, first.prompts, dev, stage.autocast), measure
-    )
+    of = (first.student, first.seed, first.max_length, first.prompts, dev, stage.autocast)
+    layer = first_layer(first)
+    return _kept(workspace, of if layer is None else (*of, layer), measure)
 
 
 def _kept(workspace: Workspace, of: object, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
@@ -68,6 +70,7 @@ def first_of(stage: Stage) -> Stage:
     return stage
 
 
-def untrained(stage: Stage, device: str, precision: str = "float32") -> Any:
+def untrained(stage: Stage, workspace: Workspace, device: str, precision: str = "float32") -> Any:
     """Build the student that a stage starts from: the selected layers with their original weights."""
-    return encoder_of(build_student(stage), stage.max_length, precision, device, stage.prompts)
+    student = build_student(stage, started(stage, workspace))
+    return encoder_of(student, stage.max_length, precision, device, stage.prompts)

@@ -67,6 +67,7 @@ def fit(
     first_weights: Path | None = None,
     live_weights: Path | None = None,
     first_objective: Path | None = None,
+    first_layer: Path | None = None,
     checkpoint_seconds: float = 60.0,
     keep: int = 1,
     stop_requested: Callable[[], bool] | None = None,
@@ -91,6 +92,7 @@ def fit(
         first_weights: Student weights of the previous stage.
         live_weights: Weights of the stage whose student is the live teacher.
         first_objective: Objective weights of the previous stage, where this one keeps them.
+        first_layer: Weights of the student's kept layer, where it is fitted.
         checkpoint_seconds: Maximum time between two checkpoints in seconds; every evaluation writes one too.
         keep: Number of best checkpoints kept in addition to the last one during training; a stage with a
             soup keeps as many as that needs.
@@ -109,7 +111,8 @@ def fit(
     rank_share(stage)
     on_rank0(lambda: _find_checkpoints(folder, published))
     begun = rank0_value(bool(checkpoint.steps(folder)))
-    module = build_module(stage, table.teacher_dim, first_weights, live_weights, first_objective)
+    starts = (first_weights, live_weights, first_objective, first_layer)
+    module = build_module(stage, table.teacher_dim, *starts)
     if not begun:
         module.objective.fit_teacher(table.teacher_blocks())
         for line in module.objective.remarks(table.values) if rank() == 0 else ():

@@ -20,6 +20,7 @@ from stillhouse.training.facts import write_facts
 from stillhouse.training.figures import start_figures
 from stillhouse.training.fit import OBJECTIVE, STUDENT, OnEvaluation, fit
 from stillhouse.training.held_out import held_out_tokens, open_held_out
+from stillhouse.training.least_squares import build_first_layer, started
 from stillhouse.training.mining import build_mined
 from stillhouse.training.pair_scores import build_scored
 from stillhouse.training.published_run import published_run
@@ -50,6 +51,7 @@ def prepare(stage: Stage, workspace: Workspace, *, device: str, threads: int) ->
         build_examples(workspace, examples, device=device)
     for table in token_tables(stage):
         build_tokens(workspace, table)
+    build_first_layer(stage, workspace, device=device)
 
 
 def token_tables(stage: Stage) -> list[TokenTable]:
@@ -117,6 +119,7 @@ def fit_here(
         on_evaluation=on_evaluation,
         first_weights=_weights(workspace, stage.start_from),
         first_objective=_weights(workspace, stage.start_from, OBJECTIVE) if stage.keeps_objective else None,
+        first_layer=started(stage, workspace),
         live_weights=_weights(workspace, stage.live.start_from if stage.live else None),
         checkpoint_seconds=where.checkpoint_seconds,
         stop_requested=stop_requested,

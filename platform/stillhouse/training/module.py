@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from stillhouse.core.distributed import world_size
+from stillhouse.core.tensors import read_tensors
 from stillhouse.core.types import (
     Batch,
     Encoding,
@@ -101,11 +102,18 @@ def tower_of(student: Any, column: str) -> Any:
     return student.tower(column) if isinstance(student, SidedModel) else student
 
 
-def build_student(stage: Stage) -> nn.Module:
-    """Build the student of a stage with its initial weights; new weights are drawn from the stage's seed."""
+def build_student(stage: Stage, layer: Path | None = None) -> nn.Module:
+    """Build the student of a stage with its initial weights; new weights are drawn from the stage's seed.
+
+    Args:
+        stage: The stage.
+        layer: File of its kept layer, where that is fitted; see `training.least_squares`.
+    """
     seed_everything(stage.seed)
-    student: nn.Module = stage.student.build()
-    return student
+    student: Any = stage.student.build()
+    if layer is not None:
+        student.projection.load_state_dict(read_tensors(layer))
+    return student  # type: ignore[no-any-return]
 
 
 def build_module(
@@ -114,6 +122,7 @@ def build_module(
     first_weights: Path | None,
     live_weights: Path | None = None,
     first_objective: Path | None = None,
+    first_layer: Path | None = None,
 ) -> StudentAndObjective:
     """Build student, objective and live teacher as they are before the first step.
 
@@ -123,9 +132,10 @@ def build_module(
         first_weights: Student weights of the previous stage.
         live_weights: Weights of the stage whose student is the live teacher.
         first_objective: Objective weights of the previous stage, where this one keeps them.
+        first_layer: Weights of the student's kept layer, where it is fitted.
     """
     live = _build_live(stage.live, live_weights) if stage.live else None
-    student = build_student(stage)
+    student = build_student(stage, first_layer)
     if first_weights is not None:
         load_weights(student, first_weights)
     known = {"student_dim": student.dim}

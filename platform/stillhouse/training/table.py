@@ -161,12 +161,17 @@ class TrainingTable:
     def sample(self, count: int, at_once: int, seed: int = 0) -> Iterator[Tokens]:
         """Sample the same distinct texts of the first column at every call, in batches by length."""
         column = next(iter(self.rows))
+        for rows in self.sampled(column, count, at_once, seed):
+            yield self.tokens[column].padded(rows)
+
+    def sampled(self, column: str, count: int, at_once: int, seed: int = 0) -> Iterator[IntArray]:
+        """Sample the rows of distinct texts of a column, in batches by length; see `sample`."""
         ids = _distinct(self.rows[column])
         places = np.random.default_rng(seed).choice(len(ids), size=min(count, len(ids)), replace=False)
         chosen = ids[places]
         chosen = chosen[np.argsort(self.tokens[column].lengths_of(chosen), kind="stable")]
         for start in range(0, len(chosen), at_once):
-            yield self.tokens[column].padded(chosen[start : start + at_once])
+            yield chosen[start : start + at_once]
 
 
 def _with_vectors(

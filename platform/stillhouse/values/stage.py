@@ -127,6 +127,9 @@ class Loop:
             a node's disk: an epoch goes through the shards in a random order, that many at a time, and mixes
             their texts. A node with a remote then holds at most twice as many shards instead of the store. 0
             mixes all texts, and every node holds the store.
+        least_squares: Number of texts from which the layer that a student keeps (W_out of ``leaf``, or
+            ``keep_projection``) starts as the least-squares map from its vectors to the teacher's; 0 starts
+            it as the identity, or at random where the dimensions differ.
     """
 
     accumulate: int = 1
@@ -135,13 +138,14 @@ class Loop:
     batch_tokens: int = field(default=0, metadata={"identity": "unless_default"})
     length_window: int = field(default=0, metadata={"identity": "unless_default"})
     shard_window: int = field(default=0, metadata={"identity": "unless_default"})
+    least_squares: int = field(default=0, metadata={"identity": "unless_default"})
 
     def check_loop(self, path: str = "") -> None:
         """Check the ranges; ``path`` comes before a name in messages."""
         require(self.accumulate >= 1, f"{path}accumulate >= 1", accumulate=self.accumulate)
         require(0 <= self.average < 1, f"0 <= {path}average < 1", average=self.average)
         require(self.soup == 0 or self.soup >= 2, f"{path}soup >= 2, or 0", soup=self.soup)
-        for name in ("batch_tokens", "length_window", "shard_window"):
+        for name in ("batch_tokens", "length_window", "shard_window", "least_squares"):
             value = getattr(self, name)
             require(value >= 0, f"{path}{name} >= 0", **{name: value})
 

@@ -11,12 +11,13 @@ from metrics_lines import read_metrics  # type: ignore[import-not-found]
 from patience import STUCK_S  # type: ignore[import-not-found]
 from stand_ins import dev, stage, table, weight_figure  # type: ignore[import-not-found]
 
-from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.core.artifacts import CHECKPOINTS, Workspace, lock_of, locked, read_manifest
 from stillhouse.core.errors import Hindered
 from stillhouse.core.remotes import Remote
 from stillhouse.training import checkpoint, metrics_log
 from stillhouse.training.fit import fit
-from stillhouse.training.published_run import PublishedRun, published_run
+from stillhouse.training.progress import Stopped
+from stillhouse.training.published_run import PublishedRun, abandon, published_run
 from stillhouse.training.rank_sync import Interrupted
 from stillhouse.training.worker_mailbox import mailbox_of
 from stillhouse.values.stage import Stage
@@ -236,3 +237,18 @@ def test_a_run_with_a_remote_tells_what_it_has_seen(
     monkeypatch.setattr(metrics_log, "PULSE_S", 0.0)
     train(Workspace(tmp_path / "here", remote))
     assert told[0] == plan().batch_size and told[-1] == plan().examples_seen
+
+
+def test_what_nobody_resumes_loses_its_checkpoints_here_and_there(tmp_path: Path, remote: Remote) -> None:
+    workspace = Workspace(tmp_path / "node", remote=remote)
+    with pytest.raises(Stopped):
+        train(workspace, on_evaluation=lambda evaluation: True)
+    folder = workspace.place(plan())
+    key = f"{CHECKPOINTS}/{folder.name}"
+    assert checkpoint.steps(folder) and remote.listed(key)
+    with locked(lock_of(folder)):
+        assert not abandon(plan(), workspace)
+    assert checkpoint.steps(folder) and remote.listed(key)
+    assert abandon(plan(), workspace)
+    assert not checkpoint.steps(folder) and not remote.listed(key)
+    assert (folder / metrics_log.NAME).is_file()

@@ -13,7 +13,15 @@ import uuid
 from pathlib import Path
 
 from stillhouse.cluster.running import ray_runs
-from stillhouse.core.artifacts import CHECKPOINTS, FETCHING, Workspace
+from stillhouse.core.artifacts import (
+    CHECKPOINTS,
+    FETCHING,
+    Workspace,
+    lock_of,
+    locked,
+    remove_leftovers,
+    remove_unfinished,
+)
 from stillhouse.core.console import say, warn
 from stillhouse.core.errors import BadInput
 from stillhouse.core.remotes import Remote
@@ -149,3 +157,22 @@ class PublishedRun:
 def published_run(stage: Stage, workspace: Workspace) -> PublishedRun | None:
     """Return what keeps a stage's checkpoints in the remote; None without a remote."""
     return None if workspace.remote is None else PublishedRun(stage, workspace, workspace.remote)
+
+
+def abandon(stage: Stage, workspace: Workspace) -> bool:
+    """Remove the checkpoints of a stage that nobody will resume, here and in the remote; its log stays.
+
+    Returns:
+        False if a process still trains the stage, so that nothing was removed.
+    """
+    folder = workspace.place(stage)
+    try:
+        with locked(lock_of(folder), wait=False):
+            if not workspace.finished(stage):
+                remove_leftovers(folder)
+                remove_unfinished(folder)
+                if workspace.remote is not None:
+                    workspace.remote.remove(f"{CHECKPOINTS}/{folder.name}")
+    except BadInput:
+        return False
+    return True

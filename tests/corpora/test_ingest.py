@@ -56,7 +56,7 @@ def test_a_second_call_reads_no_file(
 
 def test_a_changed_file_or_option_is_read_again(workspace: Workspace, corpus: Path) -> None:
     first = ingest(workspace, str(corpus), OPTIONS)
-    longer = ingest(workspace, str(corpus), ReadOptions(min_characters=9))
+    longer = ingest(workspace, str(corpus), ReadOptions(max_words=1, longer="cut"))
     assert longer.sha256 != first.sha256
     corpus.write_text("Another row.\n")
     assert len(open_texts(workspace, ingest(workspace, str(corpus), OPTIONS))) == 1

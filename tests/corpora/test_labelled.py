@@ -211,7 +211,7 @@ def test_unreadable_files_are_reported(workspace: Workspace, tmp_path: Path) -> 
     with pytest.raises(BadInput, match="labelled text must not be empty"):
         read_labelled(workspace, str(tmp_path / "b.csv"))
     (tmp_path / "d.csv").write_bytes(b"query,passage,gr\xf6sse\na,b,1\n")
-    with pytest.raises(BadInput, match="names of columns must be text of the file's encoding"):
+    with pytest.raises(BadInput, match="must have names of columns in utf-8"):
         read_labelled(workspace, str(tmp_path / "d.csv"))
     empty = lines(tmp_path / "c.jsonl", [{"query": "", "passage": "b"}])
     with pytest.raises(BadInput, match="at least one usable row"):

@@ -14,7 +14,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.corpora.reading.corpus import ReadOptions, TokenLimit, read_texts
 from stillhouse.corpora.reading.rows import Rejected
 from stillhouse.corpora.reading.schema import Schema
-from stillhouse.corpora.reading.sources import list_files, skipped_files, split_options
+from stillhouse.corpora.reading.sources import list_files, split_options
 from stillhouse.values.data import Model
 
 ROWS = ["The first row is here.", "Second row, naïve café.", "And a third, 東京."]
@@ -166,11 +166,11 @@ def test_only_the_first_title_line_is_dropped(tmp_path: Path) -> None:
 
 
 def test_limits(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("One\nOne two\nOne two three\nOne two three four five six\n")
-    options = ReadOptions(min_words=2, max_words=5, min_characters=8, max_characters=20)
-    assert usable(tmp_path / "a.txt", options) == ["One two three"]
+    (tmp_path / "a.txt").write_text(f"One\nOne two\nOne two three four\nOne {'x' * 20_000}\n")
+    options = ReadOptions(min_words=2, max_words=3)
+    assert usable(tmp_path / "a.txt", options) == ["One two"]
     reasons = [reason for reason, _ in rejected(tmp_path / "a.txt", options)]
-    assert reasons == ["fewer than 8 characters", "fewer than 8 characters", "more than 20 characters"]
+    assert reasons == ["fewer than 2 words", "more than 3 words", "more than 20000 characters"]
     assert len(usable(tmp_path / "a.txt", ReadOptions(limit=2))) == 2
 
 
@@ -206,7 +206,9 @@ def test_wide_encodings_are_refused_unless_named(tmp_path: Path) -> None:
         ("a.csv", b"id,body\n1,x\n", ReadOptions(column="boddy"), "Its columns: id, body. Did you mean body"),
         ("a.jsonl", b'{"id": 1, "body": "x"}\n', ReadOptions(column="text"), "Its columns: id, body"),
         ("a.parquet", b"PAR1 but not really", PLAIN, "must be a complete Parquet file"),
-        ("a.txt.gz", gzip.compress(b"One.\n" * 9999, mtime=0)[:-40], PLAIN, "must be readable"),
+        ("a.txt.gz", gzip.compress(b"One.\n" * 9999, mtime=0)[:-40], PLAIN, "must be complete"),
+        ("a.csv", b"PK\x03\x04\0\0", PLAIN, "zip archive"),
+        ("a.jsonl", b'["One.", "Two."]\n["Three."]\n', PLAIN, "one object per line"),
     ],
 )
 def test_a_bad_file_is_refused(
@@ -236,7 +238,7 @@ def test_a_missing_source_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"min_words": 0}, {"max_characters": 0}, {"limit": 0}, {"encoding": "utf-9"}, {"max_words": -1}],
+    [{"min_words": 0}, {"limit": 0}, {"encoding": "utf-9"}, {"max_words": -1}],
 )
 def test_options_out_of_range(options: dict[str, int]) -> None:
     with pytest.raises(BadInput):
@@ -320,8 +322,9 @@ def test_the_clone_of_a_data_set_is_its_data_alone(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     for name in ("README.md", ".git/HEAD", "dataset_infos.json", "data/a.jsonl", "data/AA_wiki_00"):
         (tmp_path / name).write_text('{"text": "a"}\n')
-    assert [Path(file.path).name for file in list_files(str(tmp_path))[1]] == ["AA_wiki_00", "a.jsonl"]
-    assert skipped_files(str(tmp_path)) == ["README.md", "dataset_infos.json"]
+    _, files, skipped = list_files(str(tmp_path))
+    assert [Path(file.path).name for file in files] == ["AA_wiki_00", "a.jsonl"]
+    assert skipped == ["README.md", "dataset_infos.json"]
 
 
 def stated(columns: str = "", **more: str) -> ReadOptions:

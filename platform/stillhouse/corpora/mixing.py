@@ -21,7 +21,7 @@ from stillhouse.corpora.reading.counting import Taking
 from stillhouse.corpora.reading.languages import recognised
 from stillhouse.corpora.reading.rows import Rejected
 from stillhouse.corpora.reading.sentences import dedup_key
-from stillhouse.corpora.reading.sources import CORPUS, Reading, corpus_label, hub_name, source_files
+from stillhouse.corpora.reading.sources import CORPUS, Reading, corpus_label, hub_name, list_files
 from stillhouse.corpora.seen_keys import SeenKeys
 from stillhouse.corpora.shares import apportion
 from stillhouse.corpora.tables import TableWriter, open_texts, write_texts
@@ -79,7 +79,7 @@ class MixSource:
         """Return everything that the texts depend on: the files and the options of reading."""
         if isinstance(self.corpus, TextTable):
             return {"table": self.corpus.sha256}
-        return {"source": self.corpus, "files": source_files(self.corpus), "options": self.options}
+        return {"source": self.corpus, "files": list_files(self.corpus).files, "options": self.options}
 
     def texts(self, workspace: Workspace, check: Check, reading: Reading[str]) -> Iterator[str | Rejected]:
         """Read it, and reject what is measured with; of a table that has been read, all texts."""
@@ -236,7 +236,7 @@ class _Mixing:
         for source, reading, number in zip(self.sources, self.readings, self.counts, strict=True):
             read = reading.taking.read
             if source.is_read:
-                reading.partly(number, read, f"{number:,} of {read:,} texts, its share").say()
+                reading.understood(number, rows=read, limit=f"{number:,} of {read:,} texts, its share").say()
         parts = [
             f"\n    {number:,} of {'' if reading.taking.stream else _rows_of(reading.taking, number)}"
             f"{reading.label}"

@@ -6,10 +6,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stillhouse.core.artifacts import Workspace, locked, read_json
+from stillhouse.core.artifacts import Workspace, locked
 from stillhouse.core.identity import fingerprint
-from stillhouse.core.notes import has_note, write_note
-from stillhouse.corpora.reading.understood import recorded, restored
+from stillhouse.core.notes import read_note, write_note
+from stillhouse.corpora.reading.understood import Understood, recorded, restored
 from stillhouse.values.data import Collection, Examples, Given, TextTable
 
 T = TypeVar("T")
@@ -41,10 +41,10 @@ def read_once(workspace: Workspace, note: Path, read: Callable[[], T], *, refres
         refresh: Ignore the note.
     """
     with locked(note.with_suffix(".lock")):
-        if not refresh and (kept := noted(workspace, note)) is not None:
-            found: T = kept
-            for each in read_json(note)["understood"]:
-                restored(each).say()
+        if not refresh and (kept := _sound(workspace, note)) is not None:
+            found: T = kept[0]
+            for each in kept[1]:
+                each.say()
             return found
         with recorded() as understood:
             made = read()
@@ -54,11 +54,16 @@ def read_once(workspace: Workspace, note: Path, read: Callable[[], T], *, refres
 
 def noted(workspace: Workspace, note: Path) -> Any | None:
     """Return what a note says that a source became; None without a note, or without all of the artifacts."""
-    if not has_note(note):
-        return None
-    with suppress(KeyError, TypeError):  # A note of another version.
-        found = _value(read_json(note)["read"])
-        return found if all(map(workspace.finished, _artifacts(found))) else None
+    kept = _sound(workspace, note)
+    return None if kept is None else kept[0]
+
+
+def _sound(workspace: Workspace, note: Path) -> tuple[Any, list[Understood]] | None:
+    """Return what a source became and how it was understood; None as for `noted`."""
+    content = read_note(note, "What it remembers is made again.") or {}
+    with suppress(KeyError, TypeError):  # No note, or one of another version.
+        found, understood = _value(content["read"]), list(map(restored, content["understood"]))
+        return (found, understood) if all(map(workspace.finished, _artifacts(found))) else None
     return None
 
 

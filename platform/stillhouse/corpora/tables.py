@@ -35,7 +35,7 @@ from stillhouse.core.artifacts import (
 from stillhouse.core.errors import BadInput, Hindered, blocked, require
 from stillhouse.core.integrity import FILES, intact
 from stillhouse.core.types import IntArray, ValueArray
-from stillhouse.corpora.reading.rows import Rejected, is_unicode
+from stillhouse.corpora.reading.rows import Rejected, is_unicode, remedies
 from stillhouse.corpora.reading.sentences import dedup_key
 from stillhouse.corpora.seen_keys import SeenKeys
 from stillhouse.corpora.shares import sample_rows
@@ -299,8 +299,7 @@ class TableWriter:
             raise BadInput(
                 f"a corpus must have at least one usable text, but {self.label} has none: "
                 f"{shards.input_rows} rows were read{f', of which {why}' if why else ''}. Check the source "
-                "and the limits."
-                + (" Give its encoding, such as --encoding latin-1." if "not utf-8" in shards.reasons else "")
+                "and the limits." + remedies(shards.reasons)
             )
         content = {**manifest, "origin": dict(origin or {})}
         return _publish(self.workspace, self.label, self._folder, content)

@@ -93,7 +93,7 @@ def write_claims(
     parts: dict[str, Examples] = {}
     facts: dict[str, Any] = {
         "corpus": choice.path,
-        "data": fever.summary(),
+        "data": fever.summary,
         "documents": documents,
         "candidates": c,
         "split_by": choice.split_by,
@@ -123,7 +123,7 @@ def _rows_of(fever: Fever, choice: "Claims", unlabelled: int) -> dict[str, IntAr
     first = 0
     for name, most in zip(SPLITS, (len(fever.splits["train"]), choice.dev, choice.test), strict=True):
         claims = fever.splits[name]
-        require(bool(claims), "every split must have claims", split=name, read=fever.summary())
+        require(bool(claims), "every split must have claims", split=name, read=fever.summary)
         rows[name] = first + np.array(smallest((claim.text for claim in claims), most))
         first += len(claims)
     if unlabelled:

@@ -12,7 +12,7 @@ from stillhouse.corpora.barrier import Barrier
 from stillhouse.corpora.read_once import note_path, read_once
 from stillhouse.corpora.reading.parallel import PARALLEL, ParallelCorpus, moses_pair
 from stillhouse.corpora.reading.schema import Schema
-from stillhouse.corpora.reading.sources import hub_name, source_files
+from stillhouse.corpora.reading.sources import hub_name, list_files
 from stillhouse.corpora.reading.translations import pairs_of_corpora, split_parallel, write_parallel
 from stillhouse.corpora.tables import open_rows, open_texts
 from stillhouse.evaluation.benchmarks.translation import find_bitexts
@@ -75,7 +75,7 @@ def check_files(text: str) -> None:
     """
     for corpus in parallel_corpora(text) if text else []:
         for side in filter(None, (corpus.source, corpus.target)):
-            source_files(side, "parallel corpus")
+            list_files(side, "parallel corpus")
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def read_parallel_data(
     last = parallel_corpora(contrast, limit, schema) if contrast else []
     corpora = list(dict.fromkeys([*last, *first]))
     paths = [path for corpus in corpora for path in (corpus.source, corpus.target) if path]
-    files = [file for path in paths for file in source_files(path)]
+    files = [file for path in paths for file in list_files(path).files]
     signature = {"version": VERSION, "corpora": corpora, "files": files, "held_out": held_out}
     note = note_path(workspace, "parallel", signature)
 

@@ -356,7 +356,7 @@ class FilesEncoder(InRoles):
 
 
 def _listed(source: str) -> tuple[Any, list[SourceFile]]:
-    system, files = list_files(source, _KIND)
+    system, files, _ = list_files(source, _KIND)
     kept = [file for file in files if file.path.endswith(_SUFFIXES)]
     if not kept:
         raise BadInput(

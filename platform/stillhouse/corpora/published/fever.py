@@ -13,7 +13,7 @@ import html
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +73,7 @@ class Fever:
         titles: Distinct titles of the documents.
         documents: Title and text of each document in one line.
         splits: ``train``, ``dev`` and ``test`` to claims in the order of the file.
-        read: Number of claims and pages that were read.
-        files: Number of claims that each file has, and of those that are kept with its label.
-        dropped: Number of claims and pages that were dropped, by reason.
+        summary: What was read, kept and dropped, in one line.
         unlabelled: Texts of the dropped claims that the hash of their text puts into the training split:
             without evidence, or without all its pages. None of them equals another claim.
     """
@@ -83,31 +81,11 @@ class Fever:
     titles: list[str]
     documents: list[str]
     splits: Mapping[str, list[Claim]]
-    read: Mapping[str, int]
-    dropped: Mapping[str, int]
-    unlabelled: Sequence[str] = ()
-    files: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-
-    def summary(self) -> str:
-        """Describe in one line what was read, kept and dropped."""
-        kept = ", ".join(f"{len(claims)} {name}" for name, claims in self.splits.items())
-        lost = ", ".join(f"{count} {reason}" for reason, count in self.dropped.items()) or "nothing"
-        each = "; ".join(f"{used} of {count} claims of {name}" for name, (count, used) in self.files.items())
-        return (f"{each} used; " if len(self.files) > 1 else "") + (
-            f"{self.read['claims']} claims and {self.read['pages']} pages read; kept {kept} claims and "
-            f"{len(self.documents)} documents; dropped {lost}"
-        )
+    summary: str
+    unlabelled: Sequence[str]
 
 
-def read_fever(
-    claims: Path | Sequence[Path],
-    pages: Path,
-    *,
-    split_by: str = "claim",
-    dev: float = DEV,
-    test: float = TEST,
-    max_words: int | None = None,
-) -> Fever:
+def read_fever(claims: Path | Sequence[Path], pages: Path, *, split_by: str = "claim") -> Fever:
     """Read claims and pages, and keep the claims whose gold pages are all available.
 
     Equal claims, up to case and closing punctuation, are merged into the first, with the gold pages of all.
@@ -121,46 +99,48 @@ def read_fever(
             that share a gold page, directly or through other claims, stay together, so no gold page of train
             is one of test (in FEVER's own splits, no page that a claim was written from is shared). The first
             title of the linked pages decides.
-        dev: Approximate share of the claims in ``dev``.
-        test: Approximate share of the claims in ``test``.
-        max_words: Words to keep of a page's text; None keeps all. FEVER's own pages are introductions.
 
     Raises:
         BadInput: If a file is missing or has another format, files disagree about a claim, or no claim has
             all its pages.
     """
     files = [claims] if isinstance(claims, Path) else claims
-    require(0 <= dev < 1 and 0 <= test < 1 and dev + test < 1, "0 <= dev + test < 1", dev=dev, test=test)
     require(split_by in SPLIT_BY, f"split_by in {SPLIT_BY}", split_by=split_by)
-    require(max_words is None or max_words >= 1, "max_words >= 1", max_words=max_words)
     dropped: Counter[str] = Counter()
-    rows, documents = _documents(_pages(pages), max_words, dropped)
+    rows, documents = _documents(_pages(pages), dropped)
     read_pages = len(rows) + sum(dropped.values())
     bare: list[str] = []
     records = [list(_records(file)) for file in files]
     _refuse_disagreement(records)
     joined = _joined([one for each in records for one in each], dropped, bare)
     usable = list(_usable(joined, rows, dropped, bare))
+    lost = ", ".join(f"{count} {reason}" for reason, count in dropped.items()) or "nothing"
     if not usable:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in dropped.items()) or "nothing"
         named = ", ".join(map(str, files))
         raise BadInput(
             f"at least one claim of {named} must have all its evidence pages in {pages}, but none has; "
-            f"dropped: {reasons}."
+            f"dropped: {lost}."
         )
     titles = list(rows)
     keys = [claim.text for claim in usable] if split_by == "claim" else _linked(usable, titles)
     splits: dict[str, list[Claim]] = {name: [] for name in SPLITS}
     for claim, key in zip(usable, keys, strict=True):
-        splits[_split(key, dev, test)].append(claim)
+        splits[_split(key)].append(claim)
     others = {dedup_key(claim.text) for claim in usable}
     free = {dedup_key(text): text for text in bare if dedup_key(text) not in others}
-    unlabelled = [text for text in free.values() if _split(text, dev, test) == "train"]
-    read = {"claims": sum(map(len, records)), "pages": read_pages}
+    unlabelled = [text for text in free.values() if _split(text) == "train"]
     kept = {claim.text for claim in usable}
     used = Counter(one.file.name for one in joined if one.text in kept)
-    counts = {file.name: (len(each), used[file.name]) for file, each in zip(files, records, strict=True)}
-    return Fever(titles, documents, splits, read, dict(dropped), unlabelled, counts)
+    parts = [
+        f"{used[file.name]} of {len(each)} claims of {file.name}"
+        for file, each in zip(files, records, strict=True)
+    ]
+    summary = (f"{'; '.join(parts)} used; " if len(parts) > 1 else "") + (
+        f"{sum(map(len, records))} claims and {read_pages} pages read; kept "
+        f"{', '.join(f'{len(claims)} {name}' for name, claims in splits.items())} claims and "
+        f"{len(documents)} documents; dropped {lost}"
+    )
+    return Fever(titles, documents, splits, summary, unlabelled)
 
 
 def claim_key(text: str) -> bytes:
@@ -175,9 +155,7 @@ def page_title(page: str) -> str:
     return clean(page.replace("_", " "))
 
 
-def _documents(
-    pages: Iterator[tuple[str, str]], max_words: int | None, dropped: Counter[str]
-) -> tuple[dict[str, int], list[str]]:
+def _documents(pages: Iterator[tuple[str, str]], dropped: Counter[str]) -> tuple[dict[str, int], list[str]]:
     """Return the row of every title, and the documents."""
     rows: dict[str, int] = {}
     documents: list[str] = []
@@ -188,7 +166,7 @@ def _documents(
             dropped["pages with a title seen before"] += 1
         else:
             rows[title] = len(documents)
-            documents.append(f"{title} {' '.join(text.split(' ')[:max_words])}")
+            documents.append(f"{title} {text}")
     return rows, documents
 
 
@@ -280,10 +258,10 @@ def _linked(claims: list[Claim], titles: list[str]) -> list[str]:
     return [first(titles[claim.gold[0]]) for claim in claims]
 
 
-def _split(key: str, dev: float, test: float) -> str:
+def _split(key: str) -> str:
     digest = hashlib.blake2b(dedup_key(key), digest_size=8, person=b"fever").digest()
     place = int.from_bytes(digest) / 2**64
-    return "test" if place < test else "dev" if place < test + dev else "train"
+    return "test" if place < TEST else "dev" if place < TEST + DEV else "train"
 
 
 def _pages(path: Path) -> Iterator[tuple[str, str]]:

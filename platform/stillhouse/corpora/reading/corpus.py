@@ -18,6 +18,8 @@ _LOOKED_AT = 200
 """Texts by which the language is recognised."""
 Check = Callable[[str, str], "str | Rejected"]
 """Returns a cleaned text, given with its language, or rejects it."""
+_CHARACTERS = 20_000
+"""Longer texts are quarantined."""
 DROP, CUT, PACK = "drop", "cut", "pack"
 LONGER = (DROP, CUT, PACK)
 """What may happen to texts with more words than ``max_words``."""
@@ -52,8 +54,6 @@ class ReadOptions:
         column: Field with the text, in formats with fields; None takes ``text``, ``sentence``, or the only
             field.
         split_sentences: Split every text into sentences; None does so for WikiExtractor files only.
-        min_characters: Shorter texts are quarantined.
-        max_characters: Longer texts are quarantined.
         min_words: Texts with fewer words are quarantined.
         max_words: Texts with more words are quarantined, unless ``longer`` says otherwise. Limits in words
             are refused for text of a language without blanks between words.
@@ -69,8 +69,6 @@ class ReadOptions:
 
     column: str | None = None
     split_sentences: bool | None = None
-    min_characters: int = 1
-    max_characters: int = 20_000
     min_words: int = 1
     max_words: int = 4_000
     deduplicate: bool = True
@@ -82,8 +80,7 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        characters, words = (self.min_characters, self.max_characters), (self.min_words, self.max_words)
-        require(0 < characters[0] <= characters[1], "0 < min_characters <= max_characters", got=characters)
+        words = (self.min_words, self.max_words)
         require(0 < words[0] <= words[1], "0 < min_words <= max_words", got=words)
         require(self.limit is None or self.limit > 0, "limit > 0", limit=self.limit)
         check_encoding(self.encoding)
@@ -133,8 +130,8 @@ def _all_texts(options: ReadOptions, check: Check, reading: Reading[str]) -> Ite
     words = (options.min_words, options.max_words) != (1, ReadOptions.max_words)
     require(
         not words or language not in WITHOUT_BLANKS,
-        f"a limit in words must be of text with blanks between its words, but {reading.source} is in "
-        f"{NAMES.get(language)}",
+        f"a limit in words must be of text with blanks between its words, and {reading.source} is in "
+        f"{NAMES.get(language)}, without them",
         remedy="Leave out min_words and max_words: longer=pack and longer=cut count tokens as well.",
         min_words=options.min_words,
         max_words=options.max_words,
@@ -203,10 +200,8 @@ def _texts_of(
 def _outside(text: str, options: ReadOptions) -> Rejected | None:
     if not text:
         return Rejected(text, "empty")
-    if len(text) < options.min_characters:
-        return Rejected(text, f"fewer than {options.min_characters} characters")
-    if len(text) > options.max_characters:
-        return Rejected(text, f"more than {options.max_characters} characters")
+    if len(text) > _CHARACTERS:
+        return Rejected(text, f"more than {_CHARACTERS} characters")
     words = text.count(" ") + 1
     if words < options.min_words:
         return Rejected(text, f"fewer than {options.min_words} words")

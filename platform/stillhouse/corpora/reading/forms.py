@@ -27,9 +27,8 @@ from stillhouse.corpora.reading.sentences import clean
 _QUERIES = ("query", "anchor", "question")
 _POSITIVES = ("positive", "passage", "document")
 _LABELS = ("score", "scores", "label", "labels")
-FORMS = ("pos", "positive_passages")
-"""Columns by which the forms of FlagEmbedding and Tevatron are recognised."""
-_TEVATRON = ("positive_passages", "negative_passages")
+FORMS = (("pos", "neg"), ("positive_passages", "negative_passages"))
+"""Columns of the forms of FlagEmbedding and Tevatron, by whose first one they are recognised."""
 _FORMS = (
     "query, positive, negative and score (sentence-transformers); query, pos, neg, pos_scores and neg_scores "
     "(FlagEmbedding); or query, positive_passages and negative_passages (Tevatron)"
@@ -63,7 +62,7 @@ def parse_row(row: Row, where: str) -> list[ScoredRow]:
     Raises:
         BadInput: As `read_scored`.
     """
-    if not any(name in row for name in FORMS):
+    if not any(name in row for name, _ in FORMS):
         return [_stock_row(row, where)]
     query, positives, negatives = _candidates(row, where, scored=True)
     return [_scored(query, [positive, *negatives], where) for positive in positives]
@@ -79,8 +78,15 @@ def without_scores(row: Row, where: str) -> list[tuple[Any, Any, list[Any]]]:
     return [(query, text, [wrong for wrong, _ in negatives]) for text, _ in positives]
 
 
+def form_roles(columns: Sequence[str], form: Sequence[str]) -> dict[str, str]:
+    """The columns of one of `FORMS` by the roles of pairs."""
+    query = [name for name in _QUERIES if name in columns][:1]
+    there = [name for name in form if name in columns]
+    return dict(zip(("query", "passage", "negatives"), [*query, *there], strict=False))
+
+
 def _candidates(row: Row, where: str, *, scored: bool) -> tuple[Any, list[Candidate], list[Candidate]]:
-    read, names = (_passages, _TEVATRON) if "positive_passages" in row else (_listed, ("pos", "neg"))
+    read, names = (_passages, FORMS[1]) if "positive_passages" in row else (_listed, FORMS[0])
     positives, negatives = (read(row, name, where, scored) for name in names)
     return _first_of(row, _QUERIES, where), positives, negatives
 

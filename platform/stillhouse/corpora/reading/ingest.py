@@ -11,7 +11,7 @@ from stillhouse.core.identity import canonical
 from stillhouse.corpora.read_once import note_path, noted, read_once
 from stillhouse.corpora.reading.corpus import ReadOptions, read_texts, reading_of
 from stillhouse.corpora.reading.rows import Rejected
-from stillhouse.corpora.reading.sources import Reading, SourceFile, corpus_label, source_files
+from stillhouse.corpora.reading.sources import Reading
 from stillhouse.corpora.reading.understood import Understood
 from stillhouse.corpora.tables import QUARANTINE, write_texts
 from stillhouse.values.data import TextTable
@@ -48,11 +48,12 @@ def ingest(
     Raises:
         BadInput: As for `read_texts`; nothing is left half-written.
     """
-    files = source_files(source)
-    label, note = _noted_as(workspace, source, files, options, barrier)
+    reading = reading_of(source, options)
+    files, label = reading.found.files, reading.label
+    note = _note(workspace, reading, options, barrier)
 
     def read() -> dict[str, Any]:
-        reading, left_out = reading_of(source, options), Counter[str]()
+        left_out = Counter[str]()
         more = {"check": barrier.checking(left_out)} if barrier else {}
         found = read_texts(source, options, reading=reading, **more)
         texts = _counted(found, Progress(f"reading {label}", "rows"))
@@ -72,27 +73,23 @@ def quick_to_ingest(
     workspace: Workspace, source: str, options: ReadOptions, barrier: "Callable[[], Barrier]"
 ) -> bool:
     """Return whether `ingest` takes seconds: the corpus has been read already, or it is small."""
-    files = source_files(source)
+    reading = reading_of(source, options)
+    files = reading.found.files
     if not files and 0 < (options.limit or 0) <= _FEW_TEXTS:
         return True
     if files and sum(file.size for file in files) <= SMALL_BYTES:
         return True
-    _, note = _noted_as(workspace, source, files, options, barrier())
-    return noted(workspace, note) is not None
+    return noted(workspace, _note(workspace, reading, options, barrier())) is not None
 
 
-def _noted_as(
-    workspace: Workspace,
-    source: str,
-    files: list[SourceFile],
-    options: ReadOptions,
-    barrier: "Barrier | None",
-) -> tuple[str, Path]:
-    """Return the label of a source, and the note of what it was read into."""
-    label, signature = corpus_label(source), {"source": source, "files": files, "options": options}
+def _note(
+    workspace: Workspace, reading: Reading[str], options: ReadOptions, barrier: "Barrier | None"
+) -> Path:
+    """Return the note of what a source was read into."""
+    signature = {"source": reading.source, "files": reading.found.files, "options": options}
     if barrier is not None and barrier.tables:
         signature["barrier"] = barrier.signature
-    return label, note_path(workspace, label, {"version": VERSION, **signature})
+    return note_path(workspace, reading.label, {"version": VERSION, **signature})
 
 
 def _counted(texts: Iterator[str | Rejected], progress: Progress) -> Iterator[str | Rejected]:

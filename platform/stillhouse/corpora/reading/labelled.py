@@ -19,9 +19,9 @@ from stillhouse.core.types import ValueArray
 from stillhouse.corpora.published.msmarco import marco_pairs
 from stillhouse.corpora.read_once import note_path, read_once
 from stillhouse.corpora.reading.counting import Spool, distinct, in_blocks
-from stillhouse.corpora.reading.forms import FORMS, ScoredRow, parse_row, without_scores
+from stillhouse.corpora.reading.forms import FORMS, ScoredRow, form_roles, parse_row, without_scores
 from stillhouse.corpora.reading.languages import recognised
-from stillhouse.corpora.reading.rows import Rejected, Row, Table
+from stillhouse.corpora.reading.rows import Rejected, Row, Table, remedies
 from stillhouse.corpora.reading.schema import (
     CONTRADICTION,
     ENTAILMENT,
@@ -35,7 +35,7 @@ from stillhouse.corpora.reading.schema import (
     value_of,
 )
 from stillhouse.corpora.reading.sentences import clean
-from stillhouse.corpora.reading.sources import CORPUS, Reading, hub_name, source_files
+from stillhouse.corpora.reading.sources import Reading, hub_name, list_files
 from stillhouse.corpora.reading.understood import Understood
 from stillhouse.corpora.tables import ColumnWriter, write_rows
 from stillhouse.values.data import Examples
@@ -87,11 +87,10 @@ def read_labelled(
         BadInput: If the source cannot be read, its columns or labels are not understood, or no row is usable.
     """
     marco = None if hub_name(source) else marco_pairs(source)
-    paths = [(str(path), CORPUS) for path in marco.files] if marco else [(source, _KIND)]
-    files = [file for each in paths for file in source_files(*each)]
+    reading = _Reading(source, _KIND, schema, limit)
+    files = [each for path in marco.files for each in list_files(str(path)).files] if marco else []
 
     def read() -> Examples:
-        reading = _Reading(source, _KIND, schema, limit)
         tables, by_ids = reading.tables(), marco is not None and bool(marco.texts)
         if marco is not None:
             # MS MARCO's triples are read no further than needed: there are 4 · 10^8 of them.
@@ -102,11 +101,15 @@ def read_labelled(
         triples = reading.kept(tables, negatives, all_of_them=by_ids)
         given = bool(next(iter(triples))[2])
         made = write_triples(workspace, source, triples, given=given)
-        reading.of_triples(triples).say()
+        reading.of_triples(triples, by_ids=by_ids).say()
         return made
 
     options = {"negatives": negatives, "limit": limit or 0, "schema": schema}
-    note = note_path(workspace, "labelled", {"version": VERSION, "source": source, "files": files, **options})
+    note = note_path(
+        workspace,
+        "labelled",
+        {"version": VERSION, "source": source, "files": files or reading.found.files, **options},
+    )
     return read_once(workspace, note, read, refresh=refresh)
 
 
@@ -135,27 +138,29 @@ class _Reading(Reading[Triple]):
             raise BadInput(
                 f"labelled text must have at least one usable row, but of the {self.rows:,} rows of "
                 f"{self.source} none is: {reasons} (negatives={self._negatives}). Check the "
-                "columns and labels, or lower --negatives."
+                f"columns and labels, or lower --negatives.{remedies(self.aside)}"
             )
         return kept
 
-    def of_triples(self, kept: Spool[Triple]) -> Understood:
+    def of_triples(self, kept: Spool[Triple], *, by_ids: bool) -> Understood:
         """Say where the rows went."""
         query, passage, hard = next(iter(kept))
         self.examples |= {"query": query, "passage": passage, "negatives": hard[0] if hard else ""}
         first = (row[:2] for row in islice(kept, _LOOKED_AT))
         self.language = self.language or recognised(chain.from_iterable(first))
         taking = self.taking
-        made = (taking.read or len(kept)) + sum(self.aside.values())
-        note = "" if made == self.rows else f"they make {made - sum(self.aside.values()):,} pairs"
+        aside = sum(self.aside.values())
+        pairs = self.rows - aside if by_ids else taking.read
+        note = "" if pairs + aside == self.rows else f"{self.rows:,} rows make {pairs:,} pairs"
         return self.understood(len(kept), taking.taken - len(kept), rows=self.rows, note=note)
 
     def _triples(self, tables: Iterable[Table]) -> Rows:
         inference = _Inference(self.schema, self.source, self._negatives, self.labels)
         for table in tables:
-            formed = next((name for name in FORMS if name in table.columns), "")
+            formed = next((names for names in FORMS if names[0] in table.columns), None)
             if formed or not table.columns:
-                self.opened(table, {"query": "query", "passage": formed} if formed else {})
+                shown = form_roles(table.columns, formed) if formed else {}
+                self.opened(table, shown, [name for name in table.columns if name not in shown.values()])
                 yield from self._each(table, self._formed)
                 continue
             named = roles(table.columns, self.schema, self.source)
@@ -318,10 +323,9 @@ def read_scored(
             no candidates, another number of scores than of passages, or a score that is not finite; or if no
             row has enough negatives.
     """
-    files = source_files(source, _SCORED)
+    reading = Reading[ScoredRow](source, _SCORED, schema, limit, distinct=False)
 
     def read() -> Examples:
-        reading = Reading[ScoredRow](source, _SCORED, schema, limit, distinct=False)
         widths = set[int]()
         rows = _scored_rows(reading, negatives, widths)
         kept = Spool(reading.taken(rows, lambda row: repr((row.query, row.passages)).encode()))
@@ -346,7 +350,9 @@ def read_scored(
 
     options = {"negatives": negatives, "limit": limit or 0, "schema": schema}
     note = note_path(
-        workspace, "scored", {"version": SCORED_VERSION, "source": source, "files": files, **options}
+        workspace,
+        "scored",
+        {"version": SCORED_VERSION, "source": source, "files": reading.found.files, **options},
     )
     return read_once(workspace, note, read, refresh=refresh)
 

@@ -104,5 +104,6 @@ def recognised(texts: Iterable[str]) -> str:
     words = _WORD.findall(text)
     counts = {code: sum(word in common for word in words) for code, common in _STOP_WORDS.items()}
     first, second = sorted(counts, key=lambda code: -counts[code])[:2]
-    clear = counts[first] > counts[second] and counts[first] >= max(2, _LEAST * len(words))
+    several = len(_STOP_WORDS[first].intersection(words)) > 1
+    clear = several and counts[first] > max(counts[second], _LEAST * len(words))
     return first if clear else ""

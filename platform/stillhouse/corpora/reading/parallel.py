@@ -20,7 +20,6 @@ from stillhouse.corpora.reading.rows import (
     Rejected,
     Row,
     Table,
-    check_encoding,
     hub_table,
     is_unicode,
     missing,
@@ -52,7 +51,6 @@ class ParallelCorpus:
         target: File with the translations, aligned line by line; empty if ``source`` has both sides.
         language: Language of the translations.
         limit: Number of pairs to take, see `counting`; None takes all.
-        encoding: Encoding of text files.
         schema: Columns of ``source`` and ``target``, and whether there is a header. Without it english and
             non_english, source and target, or the names of languages are recognised, otherwise the two
             columns of text; a nested column ``translation`` is read by language.
@@ -62,7 +60,6 @@ class ParallelCorpus:
     target: str = ""
     language: str = ""
     limit: int | None = None
-    encoding: str = "utf-8"
     schema: Schema = PARALLEL
 
     def __post_init__(self) -> None:
@@ -73,12 +70,9 @@ class ParallelCorpus:
                 f"columns are for a corpus in one file, but the target {self.target} is given as well. Omit "
                 "one of them."
             )
-        check_encoding(self.encoding)
 
 
-def moses_pair(
-    folder: str, source: str, target: str, stem: str = "", limit: int | None = None
-) -> ParallelCorpus:
+def moses_pair(folder: str, source: str, target: str, limit: int | None = None) -> ParallelCorpus:
     """Find two aligned files by their languages, such as ``train.en.gz`` and ``train.de.gz``.
 
     Args:
@@ -86,7 +80,6 @@ def moses_pair(
             Tatoeba test sets.
         source: Suffix of the file with the source sentences.
         target: Suffix of the file with the translations, and their language.
-        stem: File name before the suffix; may be empty if there is only one pair.
         limit: See `ParallelCorpus`.
 
     Raises:
@@ -95,10 +88,10 @@ def moses_pair(
     places = [Path(folder) / name for name in (".", f"{source}-{target}", f"{target}-{source}")]
     sources = {found: path for place in places for found, path in _by_stem(place, source)}
     targets = {found: path for place in places for found, path in _by_stem(place, target)}
-    pairs = sorted(key for key in set(sources) & set(targets) if not stem or key[1] == stem)
+    pairs = sorted(key for key in set(sources) & set(targets))
     if len(pairs) != 1:
         names = ", ".join(name for _, name in pairs) or "none"
-        remedy = "Give the name before the suffix (stem)." if pairs else "Check the folder and the languages."
+        remedy = "Leave one of them there." if pairs else "Check the folder and the languages."
         raise BadInput(
             f"{folder} must have one pair of files *.{source} and *.{target}, but has: {names}. {remedy}"
         )
@@ -142,13 +135,13 @@ def _check_languages(corpus: ParallelCorpus, pairs: Sequence[Pair], reading: Rea
         )
 
 
-def _checked(source: Any, target: Any, encoding: str) -> Pair | Rejected:
+def _checked(source: Any, target: Any) -> Pair | Rejected:
     sides = ["" if missing(side) else side for side in (source, target)]
     if others := [side for side in sides if not isinstance(side, str)]:
         return Rejected(repr(others[0]), "not text")
     raw, cleaned = "\t".join(sides), (clean(sides[0]), clean(sides[1]))
     if not is_unicode(raw):
-        return Rejected(raw, f"not {encoding}")
+        return Rejected(raw, "not utf-8")
     return cleaned if all(cleaned) else Rejected(raw, "empty")
 
 
@@ -158,7 +151,7 @@ def _aligned(corpus: ParallelCorpus) -> Table:
 
     def rows(_: str | None) -> Numbered:
         read, opened = [0, 0], [_one_file(path) for path in paths]
-        lines = (read_lines(system, file.path, corpus.encoding) for system, file in opened)
+        lines = (read_lines(system, file.path, "utf-8") for system, file in opened)
         for number, sides in enumerate(itertools.zip_longest(*lines), start=1):
             read = [count + (side is not None) for count, side in zip(read, sides, strict=True)]
             if None not in sides:
@@ -194,7 +187,7 @@ def _pairs(corpus: ParallelCorpus, reading: Reading[Pair]) -> Iterator[Pair | Re
             least = 1 + max(map(columns.index, (source, target)))
             yield Rejected("\t".join(cells.values()), f"fewer than {least} columns")
         else:
-            yield _checked(cells.get(source), cells.get(target), corpus.encoding)
+            yield _checked(cells.get(source), cells.get(target))
 
 
 def _sides(corpus: ParallelCorpus, columns: Sequence[str], rows: Sequence[Row]) -> Pair:
@@ -236,7 +229,7 @@ def _table(corpus: ParallelCorpus) -> Table:
     kind = table_kind(file.path) or "TSV"
     is_header = partial(_is_header, schema=schema) if kind == "TSV" else None
     cells = Cells(schema.delimiter, schema.header, is_header)
-    return open_table(system, file.path, kind, corpus.encoding, cells)
+    return open_table(system, file.path, kind, "utf-8", cells)
 
 
 def _is_header(cells: Sequence[str], schema: Schema) -> bool:
@@ -250,7 +243,7 @@ def _is_header(cells: Sequence[str], schema: Schema) -> bool:
 
 
 def _one_file(path: str) -> tuple[Any, SourceFile]:
-    system, files = list_files(path)
+    system, files, _ = list_files(path)
     if len(files) != 1:
         raise BadInput(f"a side of a parallel corpus must be one file, but {path} is {len(files)} files.")
     return system, files[0]

@@ -16,14 +16,14 @@ import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from stillhouse.core.errors import BadInput, is_refused, require
+from stillhouse.core.errors import BadInput, is_refused
 from stillhouse.core.json_text import parse_json
 
 TABLES = {
@@ -47,6 +47,11 @@ _MARCO = re.compile(r"(^|[/\\])(collection|queries(\.[^/\\]*)?)\.tsv(\.gz)?$")
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _TITLE = re.compile(r'\btitle="([^"]*)"')
 _GIVE_ENCODING = "If it is text, give its encoding, such as --encoding latin-1."
+_REMEDIES = {
+    "not utf-8": "Give its encoding, such as --encoding latin-1.",
+    "not JSON": "JSON must have one object per line, or be one array of objects.",
+}
+_ZIP = b"PK\x03\x04"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +134,11 @@ class Table:
             reason = row.reason if isinstance(row, Rejected) else "not utf-8"
             if reason != "empty":
                 raise BadInput(f"{self.source}, {self.unit} {number}: must be {what}, but is {reason}.")
+
+
+def remedies(reasons: Collection[str]) -> str:
+    """What to do where rows were rejected for some reasons; empty, or begins with a blank."""
+    return "".join(f" {remedy}" for reason, remedy in _REMEDIES.items() if reason in reasons)
 
 
 def without_packing(path: str) -> str:
@@ -258,10 +268,12 @@ def sniffed_kind(system: Any, path: str, encoding: str) -> str:
     Raises:
         BadInput: It cannot be read, or is in another encoding.
     """
-    with readable(path, "readable"), _open_bytes(system, path) as stream:
+    with readable(path), _open_bytes(system, path) as stream:
         head: bytes = stream.read(_SNIFFED)
     if head.startswith(b"PAR1"):
         return "Parquet"
+    if head.startswith(_ZIP):
+        raise BadInput(f"{path} must be text, but is a zip archive or a workbook. Unpack or convert it.")
     if table_kind(path) == "Arrow":
         return "Arrow"
     if path.lower().endswith(".parquet"):
@@ -314,8 +326,11 @@ def open_table(system: Any, path: str, kind: str, encoding: str, cells: Cells) -
         else:
             found, how = _delimited(stream, path, kind, encoding, cells)
             said = [*how, *said]
-    known = all(map(is_unicode, found.columns))
-    require(known, "the names of columns must be text of the file's encoding", source=path)
+    if not all(map(is_unicode, found.columns)):
+        raise BadInput(
+            f"{path} must have names of columns in {encoding}, but has others. "
+            "Save it as UTF-8, or give the encoding of a corpus, such as --encoding latin-1."
+        )
     if encoding.lower() not in ("utf-8", "utf8") and kind not in PLAIN:
         said.append(encoding)
     form = f"{found.form} ({', '.join(said)})" if said else found.form
@@ -399,7 +414,9 @@ def _array(text: str, path: str) -> Iterator[Any]:
     try:
         yield from parse_json(text)
     except ValueError as error:
-        raise BadInput(f"{path} must be a JSON array, as it begins, but is not: {error}.") from None
+        raise BadInput(
+            f"{path} must be a JSON array, as it begins, or one object per line, but is neither: {error}."
+        ) from None
 
 
 def _array_item(item: Any) -> Row | Rejected:

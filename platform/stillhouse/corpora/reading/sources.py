@@ -11,8 +11,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.redaction import redacted, remember
@@ -61,6 +62,20 @@ class SourceFile:
     modified: int
 
 
+class Files(NamedTuple):
+    """The files of a source; none of a data set on the hub.
+
+    Attributes:
+        system: Their pyarrow file system.
+        files: The files, by name.
+        skipped: Names of the files of a folder of text that have no known suffix.
+    """
+
+    system: Any
+    files: list[SourceFile]
+    skipped: list[str]
+
+
 class Reading(Generic[T]):
     """One source while it is read: its rows, which of them are taken, and where the others went.
 
@@ -92,9 +107,15 @@ class Reading(Generic[T]):
         self.aside, self.labels = Counter[str](), Counter[str]()
         self.examples: dict[str, str] = {}
         self.files = self.rows = 0
+        self._skipped: list[str] = []
         self._forms, self._unused = dict[str, None](), dict[str, None]()
         self._roles: dict[str, dict[str, None]] = {}
         self._notes: list[Mapping[str, int]] = []
+
+    @cached_property
+    def found(self) -> "Files":
+        """The files of the source, see `list_files`."""
+        return list_files(self.source, self.kind)
 
     def tables(self, encoding: str = "utf-8") -> Iterator[Table]:
         """Open the files of the source, one after the other; a corpus may be text without columns.
@@ -108,7 +129,7 @@ class Reading(Generic[T]):
         if (hub := hub_name(self.source)) is not None:
             yield hub_table(self.source, *hub)
             return
-        system, files = list_files(self.source, self.kind)
+        system, files, self._skipped = self.found
         for file in files:
             form, schema = table_kind(file.path), self.schema
             if self.kind != CORPUS and not form:
@@ -163,7 +184,7 @@ class Reading(Generic[T]):
                 yield row
 
     def understood(
-        self, kept: int, duplicates: int = 0, *, rows: int | None = None, note: str = ""
+        self, kept: int, duplicates: int = 0, *, rows: int | None = None, limit: str = "", note: str = ""
     ) -> Understood:
         """Describe the source as it was understood.
 
@@ -171,29 +192,11 @@ class Reading(Generic[T]):
             kept: Rows that are kept.
             duplicates: Rows that are equal to others, beyond those that a limit left out.
             rows: Rows that were read, where others have been made of them.
+            limit: Which rows are kept, in words, where it is not the count that leaves some out.
             note: What else there is to say of the rows.
         """
         taking, aside = self.taking, dict(self.aside.most_common())
-        return self._made(
-            read=taking.read + sum(aside.values()) if rows is None else rows,
-            kept=kept,
-            duplicates=duplicates + (0 if taking.partial else taking.read - taking.taken),
-            aside=aside,
-            limit=taking.said(kept) if taking.partial else "",
-            note=note,
-        )
-
-    def partly(self, kept: int, read: int, limit: str) -> Understood:
-        """Describe the source as it was understood, where only a part of it was read or is used.
-
-        Args:
-            kept: Rows that are used.
-            read: Rows that were read.
-            limit: Which rows they are, in words.
-        """
-        return self._made(read=read, kept=kept, limit=limit)
-
-    def _made(self, *, note: str = "", **counts: Any) -> Understood:
+        limit = limit or (taking.said(kept) if taking.partial else "")
         counted = sum((Counter(notes) for notes in self._notes), Counter[str]())
         notes = [*([note] if note else []), *(f"{n:,} {what}" for what, n in counted.items() if n)]
         return Understood(
@@ -201,13 +204,17 @@ class Reading(Generic[T]):
             form=" and ".join(self._forms),
             files=self.files,
             language=self.language or recognised(self.examples.values()),
+            read=taking.read + sum(aside.values()) if rows is None else rows,
+            kept=kept,
+            duplicates=duplicates + (0 if limit else taking.read - taking.taken),
+            aside=aside,
+            limit=limit,
             note="; ".join(notes),
             roles={role: " and ".join(columns) for role, columns in self._roles.items()},
             labels=dict(self.labels),
             unused=tuple(self._unused),
-            skipped=tuple(skipped_files(self.source)),
+            skipped=tuple(self._skipped),
             examples=dict(self.examples),
-            **counts,
         )
 
 
@@ -220,46 +227,24 @@ def corpus_label(source: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-")[:40] or "corpus"
 
 
-def list_files(source: str, kind: str = CORPUS) -> tuple[Any, list[SourceFile]]:
-    """List the files of a source by name, and return them with their file system.
+def list_files(source: str, kind: str = CORPUS) -> Files:
+    """List the files of a source by name; a data set on the hub has none.
 
     Files and folders whose names start with ``.`` or ``_`` are skipped, and so are the files of a folder of
-    text that have no known suffix (`skipped_files`).
+    text that have no known suffix.
 
     Args:
-        source: A file, folder or glob, local or under ``s3://`` or ``gs://``.
+        source: A file, folder or glob, local or under ``s3://`` or ``gs://``, or ``hf:``.
         kind: What the source is, for messages.
 
     Raises:
         BadInput: If there are no files, or they cannot be listed.
     """
-    system, kept, skipped = _listed(source, kind)
-    if not kept and skipped:
-        names = ", ".join(skipped[:5])
-        raise BadInput(
-            f"a {kind} must have at least one file of a known form, but {source} has only {names}."
-        )
-    if not kept:
-        raise BadInput(f"a {kind} must have at least one file, but {source} has none. Check the folder.")
-    if all(file.size == 0 for file in kept):
-        raise BadInput(f"a {kind} must have at least one nonempty file, but those of {source} are all empty.")
-    return system, kept
-
-
-def source_files(source: str, kind: str = CORPUS) -> list[SourceFile]:
-    """The files of a source, see `list_files`; none of a data set on the hub."""
-    return [] if hub_name(source) else list_files(source, kind)[1]
-
-
-def skipped_files(source: str, kind: str = CORPUS) -> list[str]:
-    """The files of a folder that `list_files` leaves out, by name."""
-    return [] if hub_name(source) else _listed(source, kind)[2]
-
-
-def _listed(source: str, kind: str) -> tuple[Any, list[SourceFile], list[str]]:
-    """The file system of a source, its files, and the names of those that are skipped."""
     from pyarrow import fs
 
+    kept, skipped = list[SourceFile](), list[str]()
+    if hub_name(source):
+        return Files(None, kept, skipped)
     remember(source)
     try:
         system, files = (_remote_files if source.startswith(_REMOTE) else _local_files)(source, kind)
@@ -269,7 +254,6 @@ def _listed(source: str, kind: str) -> tuple[Any, list[SourceFile], list[str]]:
         raise BadInput(f"{source} must be readable, but listing it failed: {error}.") from error
     root = split_options(source)[0].rstrip("/")
     folder = (not glob.has_magic(root) and len(files) != 1) or Path(root).is_dir()
-    kept, skipped = [], []
     for file in sorted(files, key=lambda file: str(file.path)):
         if file.type != fs.FileType.File:
             continue
@@ -282,7 +266,12 @@ def _listed(source: str, kind: str) -> tuple[Any, list[SourceFile], list[str]]:
             skipped.append("/".join(below))
         else:
             kept.append(SourceFile(file.path, int(file.size), int(file.mtime_ns or 0)))
-    return system, kept, skipped
+    if not kept:
+        known, only = (" of a known form", f"only {', '.join(skipped[:5])}") if skipped else ("", "none")
+        raise BadInput(f"a {kind} must have at least one file{known}, but {source} has {only}. Check it.")
+    if all(file.size == 0 for file in kept):
+        raise BadInput(f"a {kind} must have at least one nonempty file, but those of {source} are all empty.")
+    return Files(system, kept, skipped)
 
 
 def _has_known_form(name: str) -> bool:

@@ -50,7 +50,7 @@ def prepare(root: str, options: Options) -> Benchmark:
     require(1 <= c <= documents, "1 <= --candidates <= documents", candidates=c, documents=documents)
     if not split_claims:
         named = ", ".join(map(str, claims))
-        raise BadInput(f"{named} has no claims of the {split} split: {data.summary()}.")
+        raise BadInput(f"{named} has no claims of the {split} split: {data.summary}.")
 
     def measure(model: FiniteEncoder) -> Measured:
         gold = [claim.gold for claim in split_claims]
@@ -63,7 +63,7 @@ def prepare(root: str, options: Options) -> Benchmark:
         return Measured(figures, found.items)
 
     named = " and ".join(each.name for each in claims)
-    note = f"{split} split by {split_by}, {len(split_claims)} claims of {named}; {data.summary()}"
+    note = f"{split} split by {split_by}, {len(split_claims)} claims of {named}; {data.summary}"
     known = (*map(sha256_of, claims), split, len(split_claims), documents)
     about = About(split, fingerprint(known), "claims", len(split_claims))
     search = {"searches": True, "baselines": (TFIDF,), "sets": {TFIDF: about, "model": about}}

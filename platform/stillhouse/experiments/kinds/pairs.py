@@ -98,10 +98,10 @@ class Pairs(Columns, DataKind[PairData]):
 
     def check_files(self) -> None:
         """Refuse missing files."""
-        from stillhouse.corpora.reading.sources import source_files
+        from stillhouse.corpora.reading.sources import list_files
 
         if self.path:
-            source_files(self.path, "file of pairs")
+            list_files(self.path, "file of pairs")
 
     def sketch(self, experiment: "Experiment") -> PairData:
         """Pairs that are not there."""

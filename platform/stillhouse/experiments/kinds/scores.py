@@ -75,10 +75,10 @@ class Scores(Columns, DataKind[ScoreData]):
 
     def check(self, experiment: "Experiment") -> None:
         """Refuse missing files, and a cross-encoder that gives no single score."""
-        from stillhouse.corpora.reading.sources import source_files
+        from stillhouse.corpora.reading.sources import list_files
 
         if self.path:
-            source_files(self.path, "file of scores")
+            list_files(self.path, "file of scores")
         self.published()
 
     def published(self) -> Model | None:

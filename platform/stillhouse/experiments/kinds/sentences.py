@@ -272,7 +272,8 @@ class Sentences(Columns, DataKind[SentenceData]):
         reading = Reading[str](first.corpus, CORPUS, options.schema, label=first.corpus)
         texts = read_texts(first.corpus, options, reading=reading)
         found = list(dict.fromkeys(islice((text for text in texts if isinstance(text, str)), count)))
-        reading.partly(len(found), len(found), f"the first {len(found):,} texts; the rest was not read").say()
+        first_few = f"the first {len(found):,} texts; the rest was not read"
+        reading.understood(len(found), rows=len(found), limit=first_few).say()
         return found
 
     def summary(self, facts: dict[str, Any]) -> str:

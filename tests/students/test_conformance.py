@@ -24,16 +24,24 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.core.types import FloatArray, encode_as
 from stillhouse.corpora.tables import write_texts
+from stillhouse.corpora.word_vectors import write_vocabulary
 from stillhouse.evaluation.retrieval import unit
 from stillhouse.evaluation.search.exact import search
 from stillhouse.experiments.preparation import teacher_store
+from stillhouse.losses.pair_head import Joiner
 from stillhouse.students.encoder import StudentEncoder
+from stillhouse.students.export.asymmetric import export_asymmetric
+from stillhouse.students.export.compact import write_compact
 from stillhouse.students.export.formats import write_format
 from stillhouse.students.export.modules import ONNX, ONNX_INT8, STOCK
+from stillhouse.students.export.towers import export_towers
 from stillhouse.students.head import published_length
+from stillhouse.students.recurrent import RecurrentStudent
+from stillhouse.students.towers import SimpleCNN
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.choice import TeacherChoice
 from stillhouse.teachers.embedding import build_store
+from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.store import open_store
 from stillhouse.training.models import find_model
@@ -185,6 +193,34 @@ def router(folder: Path) -> None:
     shutil.rmtree(folder)
     routes = Router.for_query_document(query_modules=sides[0], document_modules=sides[1])
     SentenceTransformer(modules=[routes], device="cpu").save(str(folder), create_model_card=False)
+
+
+def asymmetric(folder: Path) -> None:
+    """A student of two layers for the queries, and the model for the documents."""
+    teacher = TeacherChoice(str(folder)).published()
+    queries = StudentEncoder(TransformerStudent(teacher, layers=(0, 2)), folder, 40)
+    routed = folder.with_name("routed")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("stillhouse.students.export.asymmetric.why_not", lambda student, form: "no graph")
+        export_asymmetric(queries, load_sentence_transformer(teacher), prompts_of(teacher), routed, TEXTS)
+    shutil.rmtree(folder)
+    routed.rename(folder)
+
+
+def compact(folder: Path) -> None:
+    """A student that repeats a layer, whose tied weights the folder has once."""
+    base = folder.rename(folder.with_name("base"))
+    student = RecurrentStudent(TeacherChoice(str(base)).published(), unit=1, repeats=2)
+    write_compact(student, base, 40, folder)
+
+
+def towers(folder: Path) -> None:
+    """A convolution over words of its own for each side, and the joiner of their vectors."""
+    shutil.rmtree(folder)
+    words = folder.with_name("words")
+    write_vocabulary("the model of a river".split(), words, dim=6)
+    student = SimpleCNN(Model("words", path=str(words)), filters=5, width=3, train_words=True)
+    export_towers(student, Joiner(claim_dim=5, kind="bilinear"), 12, folder)
 
 
 def table(folder: Path, direction: str = "", **tensors: Any) -> None:
@@ -385,6 +421,16 @@ LAYOUTS = {
         "model2vec with `mapping` and `weights`", of="static", alter=model2vec, live=NOT_LIVE
     ),
     "router": Layout("a Router", alter=router, refused="is a Router"),
+    "asymmetric": Layout(
+        "an asymmetric export, a Router of student and teacher",
+        of="router",
+        after=normalize,
+        prompts=QUERIES,
+        alter=asymmetric,
+        refused="is a Router",
+    ),
+    "compact": Layout("a compact export", alter=compact, refused="is a compact export"),
+    "towers": Layout("an export of two towers", alter=towers, refused="is an export of two towers"),
     "adapter": Layout("a LoRA adapter", alter=adapter, refused=r"adapter.*merge_and_unload"),
     "sparse": Layout(
         "a sparse encoder",
@@ -521,6 +567,8 @@ def live(teacher: Model) -> StudentEncoder:
     return StudentEncoder(student, student.tokenizer.path, length, prompts=prompts_of(teacher))
 
 
+MEASURED = ("router", "asymmetric", "compact", "towers")
+"""Refused as teachers, and read by `evaluate`."""
 HONOURED = [name for name, layout in LAYOUTS.items() if not layout.refused]
 LIVE = [name for name in HONOURED if not LAYOUTS[name].live]
 
@@ -560,9 +608,18 @@ def test_what_is_not_honoured_is_refused_by_name(
     folder, refused = str(make_layout(name)), LAYOUTS[name].refused
     with pytest.raises(BadInput, match=refused):
         TeacherChoice(folder).published()
-    if name != "router":  # `evaluate` runs both of its routes
+    if name not in MEASURED:
         with pytest.raises(BadInput, match=refused):
             find_model(folder, workspace)
+
+
+@pytest.mark.parametrize("name", ["router", "asymmetric"])
+def test_an_evaluation_runs_both_routes_as_stock_does(
+    name: str, make_layout: Callable[[str], Path], stock: Callable[[str], Stock], workspace: Workspace
+) -> None:
+    measured = find_model(str(make_layout(name)), workspace).open()
+    for role, expected in stock(name).vectors.items():
+        assert_equal(np.asarray(encode_as(measured, role, TEXTS)), expected)
 
 
 IN_BRIEF = (("left", ONNX),)
@@ -603,8 +660,9 @@ def page() -> str:
         "| layout | store, `evaluate`, search | live or fine-tuned teacher, exports of it |",
         "|---|---|---|",
     ]
-    for layout in LAYOUTS.values():
+    for name, layout in LAYOUTS.items():
         every = f"refused, naming `{layout.refused.split('.*')[0]}`" if layout.refused else "equal"
+        every += "; `evaluate` reads it" if name in MEASURED else ""
         alone = "" if layout.refused else "refused" if layout.live else "equal"
         rows.append(f"| {layout.says} | {every} | {alone} |")
     return HEAD + "\n".join(rows) + "\n"

@@ -17,6 +17,8 @@ from stillhouse.core.roles import DOCUMENT_NAMES, QUERY, ROLES, SETTINGS, Prompt
 
 LEFT, RIGHT = "left", "right"
 STATIC, ROUTER = "StaticEmbedding", "Router"
+_EXPORTS = {"recurrent.json": "a compact export", "towers.json": "an export of two towers"}
+"""Exports that stock sentence-transformers cannot read as one model, by the file that tells them."""
 _POOLINGS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -196,8 +198,14 @@ class ModelFolder:
         """Refuse a folder whose weights are not those of one model.
 
         Raises:
-            BadInput: It is an adapter, a Router, or has quantised weights.
+            BadInput: It is an adapter, a Router, another form of export, or has quantised weights.
         """
+        for file, form in _EXPORTS.items():
+            if (self.path / file).is_file():
+                raise BadInput(
+                    f"{self.path} must be one model as stock sentence-transformers reads it, but is {form} "
+                    f"({file}). Export the student in that form, or name the folder of one tower."
+                )
         adapter = self.transformer / "adapter_config.json"
         if adapter.is_file():
             base = _object(adapter).get("base_model_name_or_path", "its base model")

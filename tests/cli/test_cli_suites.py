@@ -251,7 +251,9 @@ def test_retrieval_runs_reproduce_the_reported_figures(tiny_model: Path, tmp_pat
         qrels = "".join(f"q{at}\td{3 * at}\t1\n" for at in range(5))
         (folder / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n" + qrels)
     flags = ["--suite", "retrieval", "--final", "--run", str(tmp_path / "run.txt")]
-    found = measured(tiny_model, tmp_path, tmp_path, *flags)["retrieval"]
+    found = measured(tiny_model, tmp_path, tmp_path, *flags)
+    assert [each["roles"]["judged"] for each in found["data"]["sources"]] == ["test.tsv", "test.tsv"]
+    found = found["retrieval"]
     assert list(found) == ["one", "two"] and found["one"]["recall@100"] == 1
     run = read_run(tmp_path / "run.two.txt")
     assert run_figures(run, {f"q{at}": {f"d{3 * at}": 1} for at in range(5)}) == found["two"]

@@ -21,7 +21,7 @@ from stillhouse.core.tensors import read_tensors
 from stillhouse.corpora.reading.corpus import ReadOptions
 from stillhouse.corpora.reading.ingest import ingest
 from stillhouse.corpora.tables import (
-    open_qrels,
+    open_judgements,
     open_rows,
     open_texts,
     write_collection,
@@ -78,7 +78,7 @@ def test_ids_and_judgements_that_changed_are_not_read(workspace: Workspace) -> N
     collection = write_collection(workspace, "c", table, table, np.array([[0, 1, 1], [2, 3, 2]]))
     for folder, name, read in (
         (workspace.path(examples), "query.npy", lambda: open_rows(workspace, examples)),
-        (workspace.path(collection), "qrels.npy", lambda: open_qrels(workspace, collection)),
+        (workspace.path(collection), "qrels.npy", lambda: open_judgements(workspace, collection).qrels_N3),
     ):
         flip(folder / name, 8 * ((folder / name).stat().st_size - 8))
         forget()

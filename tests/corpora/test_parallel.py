@@ -183,8 +183,9 @@ def test_a_source_that_is_not_a_corpus_is_refused(tmp_path: Path, workspace: Wor
         usable(ParallelCorpus(str(tmp_path / "nothing.txt")))
     with pytest.raises(BadInput, match="limit > 0"):
         ParallelCorpus("x", limit=0)
-    with pytest.raises(BadInput, match="one file"):
-        ParallelCorpus("x", "y", schema=columns("a", "b"))
+    (tmp_path / "wide.tsv").write_bytes("a\tb\r\n".encode("utf-16"))
+    with pytest.raises(BadInput, match="UTF-16 byte order mark"):
+        usable(ParallelCorpus(str(tmp_path / "wide.tsv")))
     (tmp_path / "two").mkdir()
     for name in ("a.txt", "b.txt"):
         (tmp_path / "two" / name).write_text("a\tb\n")

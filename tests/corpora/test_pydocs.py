@@ -13,7 +13,7 @@ from stillhouse.corpora.pydocs.extraction import installed_packages, split_of
 from stillhouse.corpora.pydocs.prose import outline, readable
 from stillhouse.corpora.pydocs.selection import Pydocs, pydocs
 from stillhouse.corpora.read_once import noted
-from stillhouse.corpora.tables import open_qrels, open_rows, open_texts
+from stillhouse.corpora.tables import open_judgements, open_rows, open_texts
 from stillhouse.values.data import TextTable
 
 SIZES: Any = {"dev_queries": 5, "dev_passages": 12, "test_queries": 5, "test_passages": 12}
@@ -108,7 +108,7 @@ def test_every_query_has_one_passage_that_does_not_contain_it(workspace: Workspa
     docs = select()
     for search in (docs.dev, docs.test):
         queries, passages = all_texts(workspace, search.queries), all_texts(workspace, search.passages)
-        qrels = open_qrels(workspace, search)
+        qrels = open_judgements(workspace, search).qrels_N3
         assert (len(queries), len(passages)) == (5, 12)
         assert sorted(qrels[:, 0].tolist()) == list(range(5)) and set(qrels[:, 2].tolist()) == {1}
         assert len(set(qrels[:, 1].tolist())) == 5

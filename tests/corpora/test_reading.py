@@ -257,7 +257,7 @@ def test_a_ragged_row_of_csv_is_set_aside_with_the_reason(tmp_path: Path) -> Non
 
 def test_wide_text_without_a_mark_names_the_flag(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("Füße\n".encode("utf-16-be") * 3)
-    with pytest.raises(BadInput, match=r"--encoding latin-1.*utf-16-le or utf-16-be"):
+    with pytest.raises(BadInput, match=r"--encoding utf-16.*utf-16-le or utf-16-be"):
         list(read_texts(str(tmp_path / "a.txt"), ReadOptions()))
 
 

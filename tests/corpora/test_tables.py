@@ -14,7 +14,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.corpora import tables
 from stillhouse.corpora.reading.rows import Rejected
 from stillhouse.corpora.tables import (
-    open_qrels,
+    open_judgements,
     open_rows,
     open_texts,
     open_values,
@@ -232,7 +232,7 @@ def test_a_collection_round_trips(workspace: Workspace) -> None:
     queries, passages = write_texts(workspace, "q", TEXTS[:2]), write_texts(workspace, "p", TEXTS)
     qrels = np.array([[0, 5, 1], [1, 2, 1]])
     collection = write_collection(workspace, "search", queries, passages, qrels)
-    assert open_qrels(workspace, collection).tolist() == qrels.tolist()
+    assert open_judgements(workspace, collection).qrels_N3.tolist() == qrels.tolist()
     with pytest.raises(BadInput, match=r"row ids of queries must be in \[0, 2\)"):
         write_collection(workspace, "search", queries, passages, np.array([[2, 0, 1]]))
     with pytest.raises(BadInput, match="3 columns"):

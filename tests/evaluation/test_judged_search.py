@@ -403,7 +403,7 @@ def test_what_a_collection_holds_is_what_is_measured(tmp_path: Path) -> None:
             '{"_id": "x", "text": null}',
         ],
         [*numbered(texts), '{"_id": "n", "text": null}', '{"_id": "+", "text": "aab"}'],
-        "".join(f"{at} 0 {at} 1\n" for at in range(4)) + "n 0 n 1\n+ 0 3 1\n+ 0 x 2\n3 0 e -1\n",
+        "".join(f"{at} 0 {at} 1\n" for at in range(4)) + "n 0 n 1\n+ 0 3 1\n+ 0 x 2\n3 0 e -1.0\n",
     )
     collection = open_collection(folder, final=False)
     assert collection is not None and list(collection.queries) == ["0", "1", "2", "3", "+"]

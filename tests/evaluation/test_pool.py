@@ -10,7 +10,7 @@ import pytest
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray
-from stillhouse.corpora.tables import open_qrels, open_texts, write_collection, write_texts
+from stillhouse.corpora.tables import open_judgements, open_texts, write_collection, write_texts
 from stillhouse.evaluation.pool import CALIBRATION, Pool, build_pool, calibrate
 from stillhouse.experiments.fields import experiment_of, merged
 from stillhouse.experiments.kinds.collection import SearchCollection, SearchData
@@ -54,7 +54,10 @@ def test_a_pool_has_the_expected_content_and_is_built_once(workspace: Workspace,
     texts = read_manifest(workspace.path(pool))
     assert texts["positives"] == 20 and texts["random"] == 10 and 1 <= texts["teacher"] <= 20
     assert 30 < texts["passages"] == len(passage_rows) < 80 and texts["of"] == 150
-    judged, before = open_qrels(workspace, sampled), open_qrels(workspace, pool.collection)
+    judged, before = (
+        open_judgements(workspace, sampled).qrels_N3,
+        open_judgements(workspace, pool.collection).qrels_N3,
+    )
     for query, row, gain in judged[judged[:, 2] > 0].tolist():
         (old,) = before[(before[:, 0] == query) & (before[:, 2] > 0), 1]
         assert gain == 1 and passage_rows[[row]] == whole[[int(old)]]

@@ -14,7 +14,7 @@ from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.published.judged import layout_of, open_collection
-from stillhouse.corpora.tables import open_qrels, open_rows, open_texts
+from stillhouse.corpora.tables import open_judgements, open_rows, open_texts
 from stillhouse.evaluation.benchmarks.retrieval import rank_collection
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.evaluation.trec_runs import run_figures
@@ -111,7 +111,7 @@ def test_its_figures_select_and_are_those_of_the_published_suite(
         for name in ("ndcg@10", "mrr@10", "recall@10"):
             assert figures[f"collection_cosine_{name}"] == pytest.approx(reference[name], abs=1e-6), name
     data = prepared.setting[SearchCollection]
-    assert set(open_qrels(workspace, data.dev)[:, 2].tolist()) == {0, 1, 2}
+    assert set(open_judgements(workspace, data.dev).qrels_N3[:, 2].tolist()) == {0, 1, 2}
 
 
 def test_its_queries_and_judged_passages_are_not_trained_on(
@@ -352,7 +352,7 @@ def test_synthetic_queries_are_held_out_sentences_of_their_passages(
     used = []
     for part in (data.dev, data.test):
         queries, passages = open_texts(workspace, part.queries), open_texts(workspace, part.passages)
-        for query, row, gain in open_qrels(workspace, part).tolist():
+        for query, row, gain in open_judgements(workspace, part).qrels_N3.tolist():
             (sentence,), (passage,) = queries[[query]], passages[[row]]
             (source,) = [text for text in texts if sentence in text]
             assert gain == 1 and sentence not in passage and passage.count(".") <= 4

@@ -8,6 +8,7 @@ import pytest
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput
+from stillhouse.corpora.reading.schema import Schema
 from stillhouse.corpora.reading.translations import language_spans
 from stillhouse.corpora.tables import open_rows, open_texts
 from stillhouse.experiments.budget import Budget
@@ -217,3 +218,7 @@ def test_missing_translations_are_reported(tmp_path: Path, capsys: pytest.Captur
     assert "crosslingual must be given sentences with their translations" in capsys.readouterr().err
     with pytest.raises(BadInput, match="LANGUAGE=CORPUS"):
         parallel_corpora("pairs.tsv")
+    for name in ("a.en", "a.de"):
+        (tmp_path / name).write_text("x\n")
+    with pytest.raises(BadInput, match="columns, header and delimiter are for corpora in one file"):
+        parallel_corpora(f"de={tmp_path}", schema=Schema("source: 2, target: 1", owner="parallel"))

@@ -666,11 +666,6 @@ def sampled_judgements(judgements: Judgements, rows: IntArray) -> Judgements:
     return Judgements(kept[0], kept[1], names_N[rows] if len(names_N) else names_N)
 
 
-def open_qrels(workspace: Workspace, collection: Collection) -> IntArray:
-    """Open the judgements of a finished collection, int64 (N, 3): query row, passage row, gain."""
-    return open_judgements(workspace, collection).qrels_N3
-
-
 def _check_ids(workspace: Workspace, name: str, table: TextTable, ids: IntArray) -> None:
     rows = int(read_manifest(workspace.path(table))["rows"])
     inside = bool(ids.size == 0 or (0 <= ids.min() and ids.max() < rows))

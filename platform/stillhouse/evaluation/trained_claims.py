@@ -8,7 +8,7 @@ from typing import Any
 from stillhouse.core.artifacts import MANIFEST, Workspace, read_json, read_manifest
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.notes import STAGE_NOTE, STAGES, room_of
-from stillhouse.corpora.published.fever import claim_key
+from stillhouse.corpora.reading.sentences import clean, dedup_key
 from stillhouse.corpora.tables import open_rows, open_texts
 from stillhouse.evaluation.claim_ranking import ClaimRanking
 from stillhouse.values.data import Examples, Given, TextTable
@@ -26,7 +26,7 @@ class TrainedClaims:
 
     Attributes:
         split_by: What the split keeps together: ``claim`` or ``page``.
-        keys: Their texts as `claim_key` gives them.
+        keys: Their texts as `dedup_key` gives them.
     """
 
     split_by: str
@@ -43,7 +43,7 @@ class TrainedClaims:
         Raises:
             BadInput: At least one of them was trained on.
         """
-        shared = sum(claim_key(text) in self.keys for text in texts)
+        shared = sum(dedup_key(clean(text)) in self.keys for text in texts)
         if shared:
             raise BadInput(
                 f"a model must be measured on claims that it was not trained on, but {shared} of the "
@@ -78,7 +78,7 @@ def trained_claims(folder: Path) -> TrainedClaims | None:
             remedy="Train it again, or measure it with --claims.",
         )
         split_by = read_manifest(workspace.path(examples)).get("split_by", "page")  # older ones: by page
-        keys |= {claim_key(text) for text in _claims_of(examples, workspace)}
+        keys |= {dedup_key(clean(text)) for text in _claims_of(examples, workspace)}
     return TrainedClaims(split_by, frozenset(keys)) if keys else None
 
 

@@ -1,7 +1,7 @@
 """Parallel text, read from files as training, dev and test pairs, and what measures it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,7 +64,10 @@ def parallel_corpora(
         else:
             corpora.append(ParallelCorpus(source, language=language, limit=limit or None, schema=schema))
     require(bool(corpora), "--parallel must name at least one corpus", given=text)
-    return corpora
+    rule = "columns, header and delimiter are for corpora in one file, not for two aligned files"
+    aligned = replace(PARALLEL, language=schema.language)
+    require(schema == aligned or any(not each.target for each in corpora), rule, given=text)
+    return [replace(each, schema=aligned) if each.target else each for each in corpora]
 
 
 def check_files(text: str) -> None:

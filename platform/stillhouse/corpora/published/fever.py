@@ -113,7 +113,15 @@ def read_fever(claims: Path | Sequence[Path], pages: Path, *, split_by: str = "c
     records = [list(_records(file)) for file in files]
     _refuse_disagreement(records)
     joined = _joined([one for each in records for one in each], dropped, bare)
-    usable = list(_usable(joined, rows, dropped, bare))
+    usable = []
+    for one in joined:
+        if one.titles <= rows.keys():
+            usable.append(
+                Claim(one.id, one.text, one.label, tuple(sorted(rows[each] for each in one.titles)))
+            )
+        else:
+            dropped["claims with an evidence page that is missing"] += 1
+            bare.append(one.text)
     lost = ", ".join(f"{count} {reason}" for reason, count in dropped.items()) or "nothing"
     if not usable:
         named = ", ".join(map(str, files))
@@ -141,11 +149,6 @@ def read_fever(claims: Path | Sequence[Path], pages: Path, *, split_by: str = "c
         f"{len(documents)} documents; dropped {lost}"
     )
     return Fever(titles, documents, splits, summary, unlabelled)
-
-
-def claim_key(text: str) -> bytes:
-    """Return what equal claims have in common: the text up to case, white space and closing punctuation."""
-    return dedup_key(clean(text))
 
 
 def page_title(page: str) -> str:
@@ -213,19 +216,6 @@ def _joined(claims: list[_Evidence], dropped: Counter[str], bare: list[str]) -> 
             earlier.titles |= one.titles
             dropped["claims equal to an earlier one"] += 1
     return list(found.values())
-
-
-def _usable(
-    claims: list[_Evidence], rows: Mapping[str, int], dropped: Counter[str], bare: list[str]
-) -> Iterator[Claim]:
-    for claim in claims:
-        if claim.titles <= rows.keys():
-            yield Claim(
-                claim.id, claim.text, claim.label, tuple(sorted(rows[title] for title in claim.titles))
-            )
-        else:
-            dropped["claims with an evidence page that is missing"] += 1
-            bare.append(claim.text)
 
 
 def _evidence(record: Any, path: Path, place: int) -> _Evidence:

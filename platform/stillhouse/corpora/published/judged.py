@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,8 +22,10 @@ from stillhouse.core.errors import BadInput, nearest
 from stillhouse.corpora.published.msmarco import id_texts
 from stillhouse.corpora.published.smart_format import read_sentences, read_smart, read_tagged
 from stillhouse.corpora.reading.counting import in_blocks
+from stillhouse.corpora.reading.languages import recognised
 from stillhouse.corpora.reading.rows import is_unicode, numbered_lines, published_table
 from stillhouse.corpora.reading.sentences import dedup_key
+from stillhouse.corpora.reading.understood import Understood
 from stillhouse.corpora.seen_keys import SeenKeys
 
 PLACES = ("retrieval", "beir", ".")
@@ -34,6 +37,8 @@ CACM = ("cacm.all", "query.text", "qrels.text")
 MARCO = "collection.tsv"
 MARCO_SPLIT = "dev.small"
 _OBJECT = "a JSON object with `_id` and `text`"
+_ROLES = ("passage", "query", "judged")
+_LOOKED_AT = 200
 _AT_ONCE = 16_384
 """Ids that are compared with those before at once."""
 GAIN_NAMES = ("score", "relevance", "rel", "gain", "label", "grade", "judgement", "judgment")
@@ -98,6 +103,22 @@ class JudgedCollection:
     own: dict[str, int]
     notes: tuple[str, ...]
     files: tuple[Path, ...]
+
+    def understood(self) -> Understood:
+        """The collection as it was understood."""
+        texts = next(self.stream()).text, next(iter(self.queries.values()))
+        files = {role: path.name for role, path in zip(_ROLES, self.files, strict=True)}
+        note = f"{len(self.queries):,} {self.split} queries"
+        language = recognised(islice(self.queries.values(), _LOOKED_AT))
+        return Understood(
+            self.name,
+            "collection",
+            3,
+            language,
+            note=note,
+            roles=files,
+            examples=dict(zip(_ROLES, texts, strict=False)),
+        )
 
 
 def find_collections(
@@ -410,7 +431,7 @@ def _judgement(cells: list[str], width: int, *, smart: bool) -> tuple[str, str, 
         return str(int(cells[0])), str(int(cells[1])), 1
     if width == 4 and cells[1] != "Q0":
         int(cells[1])  # Whole numbers, most often 0: the second of four columns has no meaning.
-    return cells[0], cells[width - 2], int(cells[-1])
+    return cells[0], cells[width - 2], int(cells[-1].strip().removesuffix(".0"))
 
 
 def ascii_cells(line: str) -> list[str]:

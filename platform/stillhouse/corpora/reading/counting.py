@@ -78,18 +78,11 @@ class Taking(Generic[T]):
                 yield row
             self.partial = drawn.left_out
 
-    def said(self, kept: int, what: str = "rows") -> str:
-        """Return the number of rows that are kept, and of how many, in words.
-
-        Args:
-            kept: Number of rows that are kept.
-            what: The rows in a word or two.
-        """
-        if not self.partial:
-            return f"{kept:,} {what} kept"
-        if self.stream:
-            return f"{kept:,} {what} kept, the first of the stream (the rest was not read)"
-        return f"{kept:,} of {self.read:,} {what}, drawn by hash"
+    def said(self, kept: int) -> str:
+        """Say how the count has drawn the rows that are kept; empty where it has left none out."""
+        if self.partial and self.stream:
+            return f"{kept:,} rows kept, the first of the stream (the rest was not read)"
+        return f"{kept:,} of {self.read:,} rows, drawn by hash" if self.partial else ""
 
 
 class _Drawn(Generic[T]):

@@ -36,6 +36,8 @@ _FORMS = (
 
 Candidate = tuple[Any, Any]
 """A passage and its score, as they are in the file."""
+Candidates = tuple[Any, list[Candidate], list[Candidate]]
+"""A query, its positives and its negatives."""
 
 
 class ScoredRow(NamedTuple):
@@ -62,20 +64,25 @@ def parse_row(row: Row, where: str) -> list[ScoredRow]:
     Raises:
         BadInput: As `read_scored`.
     """
-    if not any(name in row for name, _ in FORMS):
-        return [_stock_row(row, where)]
-    query, positives, negatives = _candidates(row, where, scored=True)
-    return [_scored(query, [positive, *negatives], where) for positive in positives]
+    formed = any(name in row for name, _ in FORMS)
+    query, positives, negatives = candidates(row, where) if formed else _stock(row, where)
+    return [_checked(query, [positive, *negatives], where) for positive in positives]
 
 
-def without_scores(row: Row, where: str) -> list[tuple[Any, Any, list[Any]]]:
-    """Parse a row of FlagEmbedding or Tevatron: its query, a positive, and the negatives, if any.
+def candidates(row: Row, where: str, *, scored: bool = True) -> Candidates:
+    """The query, the positives and the negatives of a row of FlagEmbedding or Tevatron.
+
+    Args:
+        row: The row.
+        where: Which row of which file it is, for messages.
+        scored: Whether it must have scores, and negatives.
 
     Raises:
-        BadInput: It lacks the query or the positives.
+        BadInput: It lacks the query, the positives, or what it must have.
     """
-    query, positives, negatives = _candidates(row, where, scored=False)
-    return [(query, text, [wrong for wrong, _ in negatives]) for text, _ in positives]
+    form = next(names for names in FORMS if names[0] in row)
+    positives, negatives = (_listed(row, name, where, scored) for name in form)
+    return _first_of(row, _QUERIES, where), positives, negatives
 
 
 def form_roles(columns: Sequence[str], form: Sequence[str]) -> dict[str, str]:
@@ -85,35 +92,29 @@ def form_roles(columns: Sequence[str], form: Sequence[str]) -> dict[str, str]:
     return dict(zip(("query", "passage", "negatives"), [*query, *there], strict=False))
 
 
-def _candidates(row: Row, where: str, *, scored: bool) -> tuple[Any, list[Candidate], list[Candidate]]:
-    read, names = (_passages, FORMS[1]) if "positive_passages" in row else (_listed, FORMS[0])
-    positives, negatives = (read(row, name, where, scored) for name in names)
-    return _first_of(row, _QUERIES, where), positives, negatives
-
-
-def _passages(row: Row, name: str, where: str, scored: bool) -> list[Candidate]:
-    """The candidates of a column of Tevatron's."""
-    found = []
-    for passage in _list_of(row, name, where, scored):
-        if not isinstance(passage, Mapping) or (scored and passage.get("score") is None):
-            raise BadInput(
-                f"{where} must have a score for every passage, but one of its {name} has none. Score the "
-                "file with a reranker first."
-            )
-        parts = (passage.get("title"), passage.get("text"))
-        text = " ".join(part for part in parts if isinstance(part, str) and part)
-        found.append((text, passage["score"] if scored else 0.0))
-    return found
-
-
 def _listed(row: Row, name: str, where: str, scored: bool) -> list[Candidate]:
-    """The candidates of a column of FlagEmbedding's, with the scores of its twin."""
-    texts = _list_of(row, name, where, scored)
-    scores = _list_of(row, f"{name}_scores", where, scored) if scored else [0.0] * len(texts)
+    """The candidates of a column, with the scores beside or in them."""
+    given = _list_of(row, name, where, scored)
+    texts = [_titled(each) if isinstance(each, Mapping) else each for each in given]
+    if not scored:
+        return [(text, 0.0) for text in texts]
+    if name not in FORMS[1]:
+        return _paired(texts, _list_of(row, f"{name}_scores", where, scored), where, name)
+    scores = [each.get("score") if isinstance(each, Mapping) else None for each in given]
+    if None in scores:
+        raise BadInput(
+            f"{where} must have a score for every passage, but one of its {name} has none. Score the file "
+            "with a reranker first."
+        )
     return _paired(texts, scores, where, name)
 
 
-def _stock_row(row: Row, where: str) -> ScoredRow:
+def _titled(passage: Mapping[str, Any]) -> str:
+    parts = (passage.get("title"), passage.get("text"))
+    return " ".join(part for part in parts if isinstance(part, str) and part)
+
+
+def _stock(row: Row, where: str) -> Candidates:
     """Parse a row of sentence-transformers, whose scores may be margins."""
     query, positive = _first_of(row, _QUERIES, where), _first_of(row, _POSITIVES, where)
     names = sorted((name for name in row if name.startswith("negative")), key=_number)
@@ -126,7 +127,8 @@ def _stock_row(row: Row, where: str) -> ScoredRow:
     scores = list(stated) if isinstance(stated, list) else [stated]
     if len(scores) == len(negatives):
         scores = [0.0, *(-_finite(margin, where) for margin in scores)]
-    return _scored(query, _paired([positive, *negatives], scores, where, "passages"), where)
+    positives, *others = _paired([positive, *negatives], scores, where, "passages")
+    return query, [positives], others
 
 
 def _paired(texts: list[Any], scores: list[Any], where: str, what: str) -> list[Candidate]:
@@ -138,7 +140,7 @@ def _paired(texts: list[Any], scores: list[Any], where: str, what: str) -> list[
     return list(zip(texts, scores, strict=True))
 
 
-def _scored(query: Any, candidates: Sequence[Candidate], where: str) -> ScoredRow:
+def _checked(query: Any, candidates: Sequence[Candidate], where: str) -> ScoredRow:
     """Check the texts and scores of an example."""
     given = (query, *(text for text, _ in candidates))
     texts = [clean(text) if isinstance(text, str) else "" for text in given]

@@ -19,7 +19,7 @@ from stillhouse.core.types import ValueArray
 from stillhouse.corpora.published.msmarco import marco_pairs
 from stillhouse.corpora.read_once import note_path, read_once
 from stillhouse.corpora.reading.counting import Spool, distinct, in_blocks
-from stillhouse.corpora.reading.forms import FORMS, ScoredRow, form_roles, parse_row, without_scores
+from stillhouse.corpora.reading.forms import FORMS, ScoredRow, candidates, form_roles, parse_row
 from stillhouse.corpora.reading.languages import recognised
 from stillhouse.corpora.reading.rows import Rejected, Row, Table, remedies
 from stillhouse.corpora.reading.schema import (
@@ -152,7 +152,7 @@ class _Reading(Reading[Triple]):
         aside = sum(self.aside.values())
         pairs = self.rows - aside if by_ids else taking.read
         note = "" if pairs + aside == self.rows else f"{self.rows:,} rows make {pairs:,} pairs"
-        return self.understood(len(kept), taking.taken - len(kept), rows=self.rows, note=note)
+        return self.understood(len(kept), taking.taken - len(kept), note=note)
 
     def _triples(self, tables: Iterable[Table]) -> Rows:
         inference = _Inference(self.schema, self.source, self._negatives, self.labels)
@@ -180,8 +180,9 @@ class _Reading(Reading[Triple]):
                 yield from parse(row, table.where(number))
 
     def _formed(self, row: Row, where: str) -> Rows:
-        for query, passage, hard in without_scores(row, where):
-            yield self._checked(query, passage, hard, listed=True)
+        query, positives, negatives = candidates(row, where, scored=False)
+        for passage, _ in positives:
+            yield self._checked(query, passage, [text for text, _ in negatives], listed=True)
 
     def _plain(self, row: Row, where: str, *, named: Mapping[str, Sequence[str]]) -> Rows:
         given = [row.get(name) for name in named["negatives"]]

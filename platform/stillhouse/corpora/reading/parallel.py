@@ -8,7 +8,6 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +64,6 @@ class ParallelCorpus:
     def __post_init__(self) -> None:
         """Check what can be checked without reading files."""
         require(self.limit is None or self.limit > 0, "limit > 0", limit=self.limit)
-        if self.target and self.schema.columns:
-            raise BadInput(
-                f"columns are for a corpus in one file, but the target {self.target} is given as well. Omit "
-                "one of them."
-            )
 
 
 def moses_pair(folder: str, source: str, target: str, limit: int | None = None) -> ParallelCorpus:
@@ -124,6 +118,7 @@ def reading_of_pairs(corpus: ParallelCorpus) -> Reading[Pair]:
 def _check_languages(corpus: ParallelCorpus, pairs: Sequence[Pair], reading: Reading[Pair]) -> None:
     """Note the languages of both sides, and refuse sides that are the wrong way round."""
     source, target = (recognised(pair[side] for pair in pairs) for side in (0, 1))
+    source = corpus.schema.language or source
     if pairs:
         reading.examples |= dict(zip(("source", "target"), pairs[0], strict=True))
     reading.language = "-".join(filter(None, (source, corpus.language or target)))
@@ -226,9 +221,11 @@ def _table(corpus: ParallelCorpus) -> Table:
     if (hub := hub_name(corpus.source)) is not None:
         return hub_table(corpus.source, *hub)
     schema, (system, file) = corpus.schema, _one_file(corpus.source)
-    kind = table_kind(file.path) or "TSV"
-    is_header = partial(_is_header, schema=schema) if kind == "TSV" else None
-    cells = Cells(schema.delimiter, schema.header, is_header)
+    kind, cells = table_kind(file.path) or "TSV", Cells(schema.delimiter, schema.header)
+    if kind == "TSV":
+        first = next(read_lines(system, file.path, "utf-8"), "").rstrip("\r\n")
+        delimiter = schema.delimiter.replace("tab", "") or "\t"
+        cells = Cells(delimiter, "yes" if _is_header(first.split(delimiter), schema) else "no", ragged=True)
     return open_table(system, file.path, kind, "utf-8", cells)
 
 

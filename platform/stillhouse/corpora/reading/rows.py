@@ -79,12 +79,12 @@ class Cells(NamedTuple):
     Attributes:
         delimiter: Character between them, or ``tab``; empty recognises it.
         header: Whether the first line has the columns' names, ``yes`` or ``no``; empty recognises it.
-        is_header: Recognises it; rows may then have any number of cells.
+        ragged: Whether rows may have any number of cells.
     """
 
     delimiter: str = ""
     header: str = ""
-    is_header: Callable[[Sequence[str]], bool] | None = None
+    ragged: bool = False
 
 
 @dataclass(frozen=True)
@@ -213,8 +213,24 @@ def _open_bytes(system: Any, path: str) -> Any:
 def _open_text(system: Any, path: str, encoding: str, newline: str | None = None) -> io.TextIOWrapper:
     """Open a text file, decompressed. Undecodable bytes become lone surrogates: only their row is lost."""
     name = codecs.lookup(encoding).name
+    with _open_bytes(system, path) as stream:
+        _require_text(stream.read(_SNIFFED), path, encoding)
     name = "utf-8-sig" if name == "utf-8" else name
     return io.TextIOWrapper(_open_bytes(system, path), name, "surrogateescape", newline=newline)
+
+
+def _require_text(head: bytes, path: str, encoding: str) -> None:
+    """Refuse what cannot be text in an encoding."""
+    if head.startswith(_ZIP):
+        raise BadInput(f"{path} must be text, but is a zip archive or a workbook. Unpack or convert it.")
+    if codecs.lookup(encoding).name.startswith(("utf-16", "utf-32")):
+        return
+    mark = "starts with a UTF-16 byte order mark" if head.startswith(_UTF16) else ""
+    if mark or b"\0" in head:
+        raise BadInput(
+            f"{path} must be {encoding} text, but {mark or 'contains zero bytes'}. Save it as UTF-8, or give "
+            "a corpus's encoding, such as --encoding utf-16, without a mark utf-16-le or utf-16-be."
+        )
 
 
 def read_lines(system: Any, path: str, encoding: str) -> Iterator[str]:
@@ -258,8 +274,7 @@ def published_table(path: Path, kind: str, delimiter: str = "") -> Table:
     """
     from pyarrow import fs
 
-    cells = Cells(delimiter, is_header=(lambda _: True) if delimiter else None)
-    return open_table(fs.LocalFileSystem(), str(path), kind, "utf-8", cells)
+    return open_table(fs.LocalFileSystem(), str(path), kind, "utf-8", Cells(delimiter, "yes", ragged=True))
 
 
 def sniffed_kind(system: Any, path: str, encoding: str) -> str:
@@ -272,23 +287,10 @@ def sniffed_kind(system: Any, path: str, encoding: str) -> str:
         head: bytes = stream.read(_SNIFFED)
     if head.startswith(b"PAR1"):
         return "Parquet"
-    if head.startswith(_ZIP):
-        raise BadInput(f"{path} must be text, but is a zip archive or a workbook. Unpack or convert it.")
     if table_kind(path) == "Arrow":
         return "Arrow"
     if path.lower().endswith(".parquet"):
         raise BadInput(f"{path} must be a Parquet file, as its name says, but is not. Rename or replace it.")
-    if not codecs.lookup(encoding).name.startswith(("utf-16", "utf-32")):
-        if head.startswith(_UTF16):
-            raise BadInput(
-                f"{path} must be {encoding} text, but starts with a UTF-16 byte order mark. Give "
-                "--encoding utf-16."
-            )
-        if b"\0" in head:
-            raise BadInput(
-                f"{path} must be {encoding} text, but contains zero bytes. {_GIVE_ENCODING} UTF-16 without a "
-                "mark is utf-16-le or utf-16-be."
-            )
     start = head.decode(encoding, "replace").lstrip("\ufeff \t\r\n")
     if _MARCO.search(path) and start.partition("\t")[0].strip().isdigit():
         return "marco"
@@ -441,26 +443,25 @@ def _delimited(
 ) -> tuple[Table, list[str]]:
     """Open CSV, read strictly, or TSV, in which a quotation mark is text; and say how it is read."""
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    quoted, is_header = kind == "CSV", how.is_header
+    quoted, named = kind == "CSV", how.header != "no"
     stream.reconfigure(newline="" if quoted else "\n")
     head = list(islice(stream, _LOOKED_AT))
     given = "\t" if how.delimiter == "tab" else how.delimiter
     delimiter = given or (_delimiter(head) if quoted else "\t")
     notes = Counter[str]()
-    lines = _cells(chain(head, stream), path, delimiter, notes, quoted=quoted, blank=is_header is not None)
-    first = list(islice(lines, _LOOKED_AT if is_header else 2))
-    named = is_header(first[0][1]) if is_header and first else how.header != "no"
+    lines = _cells(chain(head, stream), path, delimiter, notes, quoted=quoted, blank=how.ragged)
+    first = list(islice(lines, _LOOKED_AT if how.ragged else 2))
     columns = first.pop(0)[1] if first and named else []
     if not named:
-        width = max((len(cells) for _, cells in (first if is_header else first[:1])), default=0)
+        width = max((len(cells) for _, cells in (first if how.ragged else first[:1])), default=0)
         columns = [str(place + 1) for place in range(width)]
-    if is_header is not None:
+    if how.ragged:
         form, said = f"columns with {'a' if named else 'no'} header, delimiter {delimiter!r}", []
     else:
         marks = f"delimiter {delimiter!r}" if quoted else "quotation marks are text"
         form, said = kind, [marks, *([] if named else ["no header"])]
         _require_one_width(head, delimiter, len(columns), path, quoted=quoted)
-    if is_header is None and not how.header:
+    if not how.header:
         _require_names(columns, first[0][1] if first else [], path)
     # Of columns of one name the second is called `text.2`.
     columns = [
@@ -471,12 +472,12 @@ def _delimited(
     def rows(_: str | None) -> Numbered:
         for line, cells in chain(first, lines):
             row: Row | Rejected = dict(zip(columns, cells, strict=False))
-            if len(cells) != len(columns) and is_header is None:
+            if len(cells) != len(columns) and not how.ragged:
                 ragged = f"{len(cells)} fields instead of {len(columns)}"
                 more = len(cells) > len(columns) and quoted
                 ragged += "; a field with a comma needs quotes" if more else ""
                 row = Rejected(delimiter.join(cells), ragged)
-            if is_header is not None and not is_unicode("".join(cells)):
+            if how.ragged and not is_unicode("".join(cells)):
                 row = Rejected(delimiter.join(cells), f"not {encoding}")
             yield line, row
 

@@ -95,6 +95,8 @@ class Schema:
         for label, meaning in as_names(self.labels, f"{self.owner}.labels").items():
             rule = f"{self.owner}.labels must mean one of {', '.join(MEANINGS)}"
             require(meaning in MEANINGS, rule, **{"label": label, "meaning": meaning})
+        rule = f"{self.owner}.labels must be empty: only pairs have labels"
+        require(not self.labels or self.owner == "pairs", rule, labels=self.labels)
         good = not self.positive or _CONDITION.fullmatch(self.positive) is not None
         require(good, f"{self.owner}.positive must be such as `score >= 4`", positive=self.positive)
         one = self.delimiter in ("", "tab") or len(self.delimiter) == 1

@@ -196,7 +196,7 @@ class Reading(Generic[T]):
             note: What else there is to say of the rows.
         """
         taking, aside = self.taking, dict(self.aside.most_common())
-        limit = limit or (taking.said(kept) if taking.partial else "")
+        limit = limit or taking.said(kept)
         counted = sum((Counter(notes) for notes in self._notes), Counter[str]())
         notes = [*([note] if note else []), *(f"{n:,} {what}" for what, n in counted.items() if n)]
         return Understood(

@@ -130,7 +130,9 @@ def prepare(root: str, options: Options) -> Benchmark:
             f"no retrieval collections under the data root {root!r}. Put folders such as BEIR's "
             f"(corpus.jsonl, queries.jsonl, qrels) in {PLACES[0]}."
         )
-    notes += tuple(note for collection in collections for note in collection.notes)
+    for collection in collections:
+        collection.understood().say()
+        notes += collection.notes
     if (written := options.flag("run")) is not None:
         check_writable(written, "--run")
         rule = "--run must name a file where several collections are measured"

@@ -682,4 +682,8 @@ unlike beginnings and ends. A live or fine-tuned teacher runs as a student with 
 must have the pooling and the modules that students have. Such a model is exported in each form and read by
 that form's own client.
 
+Opening a teacher for a store compares a dozen texts with stock, too, some of them with each prompt. With two
+prompts this takes 0.1 s of one CPU thread for the tiny model, 0.4 s for the shape of MiniLM-L6, 1.9 s for
+BERT-base and 6.4 s for BERT-large, once per process that embeds.
+
 """

@@ -312,6 +312,8 @@ def test_every_trial_has_one_run(job: Job, resumed: dict[str, Any]) -> None:
     names = {run: name.removesuffix(BEST) for run, name, _ in runs}
     assert len(marked) == 1 and marked[0].startswith(("trial ", "refit of trial "))
     assert {status for *_, status in runs} == {"FINISHED"}
+    ((understood,),) = query(database, "select value from params where key = 'data_1'")
+    assert understood.startswith("corpus: text, one per line") and "\n  text      <- line" in understood
     chains = Counter(" < ".join(chain(run, names, parents)) for run in names)
     sweep = "ibkd sweep ibkd"
     expected = [sweep]

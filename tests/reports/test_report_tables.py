@@ -42,8 +42,10 @@ TESTED: dict[str, dict[str, Any]] = {
     "student": {
         "metrics": {QUALITY: 0.5, "agreement_spearman_cosine": 0.9},
         "cost": {"parameters": 17_000_000.0, "megabytes": 68.31, "sentences_per_second": 912.3},
+        "trials": 8,
+        "refitted": True,
         "examples": 44_992,
-        "chosen_from": "8 trials, 2 refits",
+        "labelled": 2_000,
     },
     "teacher": {
         "metrics": {QUALITY: 0.6, "agreement_spearman_cosine": 1.0},
@@ -112,10 +114,10 @@ def test_comparison_has_the_four_models_in_order() -> None:
     table = comparison_table(TESTED)
     names = [line.split("  ")[0] for line in table.splitlines()[2:6]]
     assert names == ["teacher", "best student", "MSE baseline", "untrained student"]
-    assert line_of(table, "teacher")[1:] == ["–", "–", "0.6000", "1.0000", "22.71", "M", "90.8", "450"]
-    assert line_of(table, "best student")[2:8] == ["44,992", "8", "trials,", "2", "refits", "0.5000"]
-    assert line_of(table, "MSE baseline")[6:] == ["33", "–", "–"]
-    assert line_of(table, "untrained")[2:] == ["0", "–", "0.1000", "–", "–", "–", "–"]
+    assert line_of(table, "teacher")[1:] == [*"––––", "0.6000", "1.0000", "22.71", "M", "90.8", "450"]
+    assert line_of(table, "best student")[2:7] == ["8", "yes", "44,992", "2,000", "0.5000"]
+    assert line_of(table, "MSE baseline")[8:] == ["33", "–", "–"]
+    assert line_of(table, "untrained")[2:] == ["–", "–", "0", "–", "0.1000", "–", "–", "–", "–"]
 
 
 def test_the_result_in_one_line() -> None:
@@ -144,7 +146,7 @@ def test_many_figures_are_cut_into_tables_that_fit_and_none_is_left_out() -> Non
     assert max(map(len, table.splitlines())) <= 100
     rows = [line for line in table.splitlines() if line.startswith("best student")]
     assert len(rows) == 3
-    assert " ".join(rows).replace("best student", "").split()[5:] == [
+    assert " ".join(rows).replace("best student", "").split()[4:] == [
         *(f"{value:.4f}" for value in figures.values()),
         "17.00",
         "M",
@@ -156,7 +158,7 @@ def test_many_figures_are_cut_into_tables_that_fit_and_none_is_left_out() -> Non
 def test_comparison_as_markdown() -> None:
     lines = comparison_table_markdown(TESTED).splitlines()
     assert len(lines) == 6
-    assert lines[2].startswith("| teacher | – | – | 0.6000 |")
+    assert lines[2].startswith("| teacher | – | – | – | – | 0.6000 |")
 
 
 def test_sweep_description_has_the_best_student_test_figures_and_best_trials() -> None:
@@ -165,7 +167,7 @@ def test_sweep_description_has_the_best_student_test_figures_and_best_trials() -
         "**Best student: trial 1**, docsearch mrr@10 0.5400 on dev, 90.0 % of the teacher's. "
         "Registered as `models:/student-x@champion`."
     )
-    assert "| best student | 44,992 | 8 trials, 2 refits | 0.5000 |" in text and "more trials" not in text
+    assert "| best student | 8 | yes | 44,992 | 2,000 | 0.5000 |" in text and "more trials" not in text
     ranking = text.partition("## Trials by docsearch mrr@10 (dev)")[2]
     firsts = [line.split("|")[1].strip() for line in ranking.splitlines() if line.startswith("|")]
     assert firsts == ["trial", "--:", "*1", "0", "2", "3", "4"]

@@ -30,22 +30,19 @@ search:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command with one MSE baseline; record the cluster resources in use before it ends."""
+    """Run the command; record the cluster resources in use before it ends."""
     import ray
 
     from stillhouse.cli.main import main as command
     from stillhouse.cluster.connection import disconnect
-    from stillhouse.sweeps import baseline, session
+    from stillhouse.sweeps import session
 
     def note_and_leave() -> None:
         states = [group["state"] for group in ray.util.placement_group_table().values()]
         Path("placement_groups.json").write_text(json.dumps(states))
         disconnect()
 
-    with (
-        patch.object(session, "disconnect", note_and_leave),
-        patch.object(baseline, "LEARNING_RATES", (1e-3,)),
-    ):
+    with patch.object(session, "disconnect", note_and_leave):
         return command(arguments)
 
 
@@ -68,6 +65,7 @@ def test_trials_of_two_workers_on_two_cpus(tmp_path: Path, tiny_model: Path, ray
     flags = {
         "workers": 2,
         "trials": 2,
+        "baseline-trials": 1,
         "sampler": "grid",
         "space": "space.yaml",
         "full": 0,

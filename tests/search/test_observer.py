@@ -175,7 +175,7 @@ def test_what_the_figures_are_of_is_tagged(context: Context) -> None:
     about = {"dev": {}, "test": {"search": fact}, "models": {"student": "0ff"}}
     tracker = RecordingTracker()
     with Observer("s", context, tracker, {}) as observer:
-        observer.report({"student": student, "trials": [1], "about": about}, {})
+        observer.report({"student": student, "trials": [1], "about": about, "verdict": {"against": {}}}, {})
     tags = {"stillhouse.figures.test.search": "test split, 12 queries, data abc"}
     assert tracker.described[("s",), "figures"] == (tags | {"stillhouse.model.student": "0ff"}, "")
 

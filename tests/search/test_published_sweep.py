@@ -14,7 +14,7 @@ from stillhouse.core.remotes import Remote
 from stillhouse.search.published_sweep import PublishedSweep
 from stillhouse.search.searcher import StudySearcher
 from stillhouse.search.space import Float, Space
-from stillhouse.search.study_backup import BACKUP, STUDY, restore_study
+from stillhouse.search.study_backup import BACKUP, STUDY, restore_studies
 from stillhouse.search.trial import Context
 from stillhouse.teachers.shards import Work
 from stillhouse.tracking.journal import Journal
@@ -58,7 +58,7 @@ def test_a_new_head_knows_the_finished_trials_and_runs_the_open_one_again(
     one.publish()
     two.restore()
     assert "going on from the remote (finished trials: 1)" in capsys.readouterr().err
-    restore_study(two.folder)
+    restore_studies(two.folder)
     there = searcher(two)
     assert [record.state for record in there.records()] == ["COMPLETE", "RUNNING"]
     assert there.suggest("c") == still_open, "under its number, with its values"
@@ -82,7 +82,7 @@ def test_a_head_that_knows_more_keeps_its_study(remote: Remote, tmp_path: Path) 
     finish_one(there, "d")
     two.publish()
     one.restore()
-    restore_study(one.folder)
+    restore_studies(one.folder)
     assert len(searcher(one).records()) == 3
     with closing(sqlite3.connect(one.folder / STUDY)) as study:
         assert study.execute("PRAGMA integrity_check").fetchone() == ("ok",)

@@ -11,7 +11,7 @@ from studies import drive, finish, searcher, sequence  # type: ignore[import-not
 
 from stillhouse.core.databases import damage_of_database
 from stillhouse.core.errors import Hindered
-from stillhouse.search.study_backup import BACKUP, STUDY, back_up_study, restore_study
+from stillhouse.search.study_backup import BACKUP, STUDY, back_up_study, restore_studies
 
 
 def begun(folder: Path, trials: int = 5) -> Path:
@@ -38,7 +38,7 @@ def test_a_damaged_study_is_replaced_by_its_backup(
     drive(undisturbed)
     path = begun(tmp_path)
     damage(path, how)
-    restore_study(tmp_path)
+    restore_studies(tmp_path)
     assert "Its backup is used" in capsys.readouterr().err
     aside = list(tmp_path.glob("quarantine/study.db"))
     assert len(aside) == (how != "missing"), "the damaged file is kept"
@@ -50,8 +50,8 @@ def test_a_damaged_study_is_replaced_by_its_backup(
 def test_a_good_study_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = begun(tmp_path)
     before = path.read_bytes()
-    restore_study(tmp_path)
-    restore_study(tmp_path / "never begun")
+    restore_studies(tmp_path)
+    restore_studies(tmp_path / "never begun")
     assert path.read_bytes() == before and not capsys.readouterr().err
     assert not (tmp_path / "never begun").exists()
 
@@ -65,7 +65,7 @@ def test_a_backup_that_is_behind_neither_doubles_nor_loses_a_trial(tmp_path: Pat
         finish(search, f"t{turn}", float(turn))
     shutil.copyfile(tmp_path / "earlier", tmp_path / BACKUP)
     damage(tmp_path / STUDY, "truncated")
-    restore_study(tmp_path)
+    restore_studies(tmp_path)
     resumed = searcher(tmp_path, trials=5)
     assert [record.state for record in resumed.records()] == ["COMPLETE"] * 4 + ["RUNNING"]
     config = resumed.suggest("again")
@@ -81,7 +81,7 @@ def test_without_a_good_backup_one_message_says_so_and_nothing_is_moved(tmp_path
     damage(tmp_path / BACKUP, backup)
     left = path.read_bytes()
     with pytest.raises(Hindered, match=r"study\.db must be a database .* is damaged .* no good backup"):
-        restore_study(tmp_path)
+        restore_studies(tmp_path)
     assert path.read_bytes() == left
 
 
@@ -89,7 +89,7 @@ def test_the_rollback_journal_of_a_lost_study_is_not_played_into_the_backup(tmp_
     path = begun(tmp_path)
     damage(path, "missing")
     path.with_name("study.db-journal").write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + bytes(504))
-    restore_study(tmp_path)
+    restore_studies(tmp_path)
     assert (tmp_path / "quarantine" / "study.db-journal").exists() and not damage_of_database(path)
 
 
@@ -105,7 +105,7 @@ def test_what_the_system_refuses_is_not_called_damaged(
 
     monkeypatch.setattr("stillhouse.core.databases.sqlite3.connect", refused)
     with pytest.raises(Hindered, match="It may be good: check the disk"):
-        restore_study(tmp_path)
+        restore_studies(tmp_path)
     assert path.exists() and not (tmp_path / "quarantine").exists()
 
 

@@ -13,7 +13,7 @@ from stillhouse.search.options import SweepOptions
 from stillhouse.search.space import Categorical, Space
 from stillhouse.search.trial import Context
 from stillhouse.sweeps.ahead import ahead_of_sweep, ahead_of_training, training_left
-from stillhouse.sweeps.baseline import baseline_choices
+from stillhouse.sweeps.baseline import baseline_search
 from stillhouse.sweeps.forecast import (
     DELIVERY,
     REFITS,
@@ -73,40 +73,39 @@ def test_a_training_says_its_stages_and_skips_what_is_finished(plan: Stage, work
     assert ahead_of_training([plan], workspace) == "To do: nothing, every stage is finished."
 
 
-def test_a_sweep_says_its_shared_stages_baselines_trials_refits_and_test(
+def test_a_sweep_says_its_shared_stages_trials_baseline_refits_and_test(
     plan: Stage, context: Context, workspace: Workspace, tmp_path: Path, tiny_model: Path
 ) -> None:
     experiment = quick_experiment(tmp_path, tiny_model)
     space = Space(context.method, {"finetune_learning_rate": Categorical((1e-4, 3e-4))}, fixed=SMALL)
-    options = SweepOptions("s", context.method, space, experiment, tmp_path, trials=8, scheduler="none")
+    options = SweepOptions(
+        "s", context.method, space, experiment, tmp_path, trials=8, baseline_trials=3, scheduler="none"
+    )
+    baseline, _ = baseline_search(options, context)
+    assert baseline is not None
     distil, finetune = plan.chain()
-    rest = f"3 runs of the MSE baseline, 8 trials ({finetune.examples_seen} examples each), final test"
-    forecast = Forecast(options, context, plan, workspace)
+    forecast = Forecast(options, context, workspace, baseline=baseline)
     forecast.models = 0
-    assert ahead_of_sweep(forecast) == f"To do: the stage distil, shared by all trials, {rest}."
+    each = plan.examples_in_all
+    rest = f"8 trials ({finetune.examples_seen} examples each), 3 trials of the MSE baseline"
+    rest = f"{rest} ({each} examples each)"
+    assert ahead_of_sweep(forecast) == f"To do: the stage distil, shared by all trials, {rest}, final test."
     trained(workspace, distil, seconds=1.0)
     trained(workspace, dataclasses.replace(finetune, seed=7), seconds=60.0)
-    of_baseline, choices = baseline_choices(context, plan, SMALL)
-    longest = of_baseline.plan(choices[0]).examples_seen / distil.examples_seen
-    forecast = Forecast(options, context, plan, workspace, slots=2)
+    forecast = Forecast(options, context, workspace, slots=2, baseline=baseline)
     forecast.models = 0
     parts = forecast.parts()
-    assert parts is not None and parts["search"] == pytest.approx(4 * 60 + 3 * longest / 2, abs=longest)
-    assert ahead_of_sweep(forecast).startswith(f"To do: {rest}; about 4:"), (
-        "8 trials of a minute, two at once"
-    )
-    forecast.refits, forecast.ended, forecast.models = [plan, plan], 2, 5
+    assert parts is not None and parts["search"] == pytest.approx((8 * 60 + 3 * 61) / 2, abs=61)
+    assert ahead_of_sweep(forecast).startswith(f"To do: {rest}, final test; about 6:"), "two at once"
+    forecast.refits, forecast.method.ended, forecast.models = [plan, plan], 2, 5
     said = ahead_of_sweep(forecast)
-    assert f"6 of 8 trials ({finetune.examples_seen} examples each), 2 long runs of the best trials (" in said
+    assert f"6 of 8 trials ({finetune.examples_seen} examples each), 3 trials of the" in said
+    assert f"2 long runs of the best trials ({each} examples each), final test" in said
     parts = forecast.parts()
     assert parts is not None and parts["test and export"] > 30
-
-    forecast.refits = []
-    for index, left in enumerate(("2 runs of the MSE baseline", "1 run of the MSE baseline", "")):
-        trained(workspace, of_baseline.plan(choices[index]), seconds=60.0)
-        said = ahead_of_sweep(forecast)
-        assert said.startswith(f"To do: {left}{', ' if left else ''}6 of 8 trials"), said
-    forecast.ended = 8
+    forecast.method.ended = 8
+    assert ahead_of_sweep(forecast).startswith("To do: 3 trials of the MSE baseline")
+    forecast.searches[1].ended = 3
     assert ahead_of_sweep(forecast).startswith("To do: all 8 trials have finished;")
 
 

@@ -151,8 +151,10 @@ def test_of_a_large_corpus_some_is_read_and_the_rest_estimated(
 
 
 def sweep_of(experiment: Experiment, root: Path, **more: Any) -> SweepOptions:
-    space = Space("mse", {"learning_rate": Categorical((1e-4, 3e-4))}, fixed={"batch_size": 16})
-    return SweepOptions("s", "mse", space, experiment, root, **{"trials": 8, **more})
+    space = Space(
+        "ckd", {"learning_rate": Categorical((1e-4, 3e-4))}, fixed={"batch_size": 16, "bank_size": 0}
+    )
+    return SweepOptions("s", "ckd", space, experiment, root, **{"trials": 8, **more})
 
 
 def test_a_sweep_counts_its_trials_baselines_and_refits(
@@ -162,8 +164,8 @@ def test_a_sweep_counts_its_trials_baselines_and_refits(
     options = sweep_of(experiment, workspace.root)
     plan = plan_sweep(options, workspace, Request())
     ((students,), (checkpoints,)) = (rows_of(plan, what) for what in ("students", "checkpoints"))
-    assert students["number"] == 8 + 3 and checkpoints["number"] == 2 and plan.times[0]["trials"] == 8
-    assert f"{1e3 * students['gigabytes'] / 11:,.1f} MB each" in students["what"]
+    assert students["number"] == 8 + 2 and checkpoints["number"] == 2 and plan.times[0]["trials"] == 8
+    assert f"{1e3 * students['gigabytes'] / 10:,.1f} MB each" in students["what"]
     assert plan.made[-1]["gigabytes"] == pytest.approx(sum(e.get("gigabytes", 0) for e in plan.made[:-1]))
     (here,) = plan.times
     assert here["trials at once"] == 2 and here["teachers at once"] == 2

@@ -26,8 +26,9 @@ from stillhouse.search.records import TrialRecord
 from stillhouse.search.space import Float, Space
 from stillhouse.search.trial import Context, follow
 from stillhouse.sweeps import deliver, room
+from stillhouse.sweeps.baseline import Tried
 from stillhouse.sweeps.contenders import Candidate
-from stillhouse.sweeps.refit import chosen_student, refit, refit_record
+from stillhouse.sweeps.refit import chosen_student, refit, refit_record, refits_of
 from stillhouse.tracking.reading import read_runs
 from stillhouse.training.models import stage_folder
 
@@ -41,6 +42,7 @@ class Silent:
     def __init__(self) -> None:
         self.ended: list[tuple[int, bool]] = []
         self.follower = SimpleNamespace(follow=lambda *_: None, leave=lambda *_: None)
+        self.title_of_refit = "refit of trial {}".format
 
     def refit_started(self, record: TrialRecord, stage: Any) -> None:
         assert stage.budget > 64
@@ -113,15 +115,16 @@ def test_the_best_trials_are_trained_again_at_once_and_found_again(context: Cont
     ]
     observer: Any = Silent()
     with local_ray(2):
-        students = refit(longer(context), Need(), records, 3, observer)
-        assert [student.record.number for student in students] == [2, 1], "the best on dev comes first"
+        again = refits_of(longer(context), records, 3, observer)
+        students = [student for student in refit(again, Need()) if student]
+        assert [student.record.number for student in students] == [2, 1], "the best trial comes first"
         assert all(student.record.refit and student.stage.budget == 512 for student in students)
         assert dict(observer.ended) == {1: False, 2: False, 3: True}
         before = [(student.folder / "manifest.json").stat().st_mtime_ns for student in students]
-        again = refit(longer(context), Need(), records, 3, observer)
+        found = [student for student in refit(again, Need()) if student]
         room = [has_room_here(need) for need in (Need(cpus=2), Need(cpus=3), Need(5, cpus=2), Need(gpus=1))]
     assert room == [True, False, True, False], "on this node, for one worker"
-    assert again == students
+    assert found == students
     assert before == [(student.folder / "manifest.json").stat().st_mtime_ns for student in students]
 
 
@@ -183,7 +186,7 @@ def test_the_refit_is_tested_beside_its_trial_exported_and_tracked(
     folder.mkdir(parents=True)
     (folder / "sweep.json").write_text("{}")
     optuna.create_study(storage=f"sqlite:///{folder / 'study.db'}")
-    baseline: Any = SimpleNamespace(best=lambda: (context.plan(HARDLY), HARDLY))
+    baseline: Any = Tried("MSE baseline", context, records[:1], SimpleNamespace())
     monkeypatch.setattr(deliver, "write_figures", lambda target, *_, **__: target.mkdir() or target)
     tracker = open_tracker(workspace, folder, "small")
     with Observer("small", context, tracker, prepared.facts) as observer:
@@ -202,7 +205,7 @@ def test_the_refit_is_tested_beside_its_trial_exported_and_tracked(
             observer,
             need=need,
             space=Space("mse", {"learning_rate": Float(1e-7, 1e-2)}, fixed={"batch_size": 16}),
-            refits=lambda: [refitted],
+            refits=lambda: ([refitted], []),
         )
     steps = ["the teacher on dev", "all models on test", "the export", "the figures"]
     assert node.used == [Need(workers=1, cpus=8)] * len(steps) * small_head

@@ -156,7 +156,7 @@ def test_the_reranker_is_selected_on_pairs_that_it_does_not_learn_from(
 
 
 def test_weight_zero_is_infonce_alone(context: Context, home: Workspace) -> None:
-    alone = planned(context.setting, **METHOD.BASELINE)  # type: ignore[attr-defined]
+    alone = planned(context.setting, **rerank_kd.BASELINE.values)
     assert [stage.label for stage in alone.chain()] == ["rerank_kd"] and not alone.examples.values
     assert alone.examples == context.setting[Pairs].examples
     run(alone, home, where=WHERE)
@@ -261,7 +261,7 @@ def test_recorded_scores_are_exported_and_read_back(
         assert [rows[3][name] for name in rows.column_names[1:-1]] == passages[3]
     said = refused(["export", str(folder), str(tmp_path / "scores.csv"), "--format", form, *root], capsys)
     assert "scores must be written to FILE.jsonl" in said
-    alone = run(planned(setting, **rerank_kd.BASELINE), home, where=WHERE)
+    alone = run(planned(setting, **rerank_kd.BASELINE.values), home, where=WHERE)
     said = refused(["export", str(alone), str(tmp_path / "none.jsonl"), "--format", form, *root], capsys)
     assert "learnt from scores of pairs" in said and not (tmp_path / "none.jsonl").exists()
     assert main(["export", str(alone), "--format", "list", *root]) == 0

@@ -25,6 +25,7 @@ from stillhouse.search.space import Categorical, Float, Space
 from stillhouse.search.trial import Context
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.sizes import sizes
+from stillhouse.sweeps.baseline import Tried
 from stillhouse.sweeps.export import export_stage
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training import pair_scores
@@ -280,12 +281,14 @@ def test_the_report_at_the_end_of_a_sweep(
         tracker=tracker,
         key=("kd",),
         costs=lambda *given: None,
+        compared=lambda *given: None,
         report=lambda report, teacher_dev: output.update(report),
         opened=lambda *given: None,
         mark_best=lambda *given: None,
         offer_views=lambda *given: None,
     )
-    baseline: Any = SimpleNamespace(best=lambda: (context.plan(alone), alone))
+    theirs = dataclasses.replace(record, hyper_parameters=alone)
+    baseline: Any = Tried("no teacher", context, [theirs], observer)
     monkeypatch.setattr(deliver, "write_figures", lambda folder, *given, **more: folder)
     monkeypatch.setattr(
         deliver, "cost", lambda encoder, module: {**dict.fromkeys(COSTS, 1.0), **sizes(module)}

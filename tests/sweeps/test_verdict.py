@@ -19,6 +19,7 @@ from stillhouse.search.records import TrialRecord
 from stillhouse.search.space import Float, Space
 from stillhouse.search.trial import Context, follow
 from stillhouse.sweeps import deliver
+from stillhouse.sweeps.baseline import Tried
 from stillhouse.sweeps.verdict import verdict_on
 
 GOOD = {"learning_rate": 3e-4, "batch_size": 16}
@@ -48,7 +49,7 @@ def test_the_paired_test_on_the_test_split_decides() -> None:
     words = {who: one["verdict"] for who, one in verdict.report()["against"].items()}
     assert words == {"baseline": "better", "untrained": "not told apart"} and verdict.tag == "none"
     better, same = verdict.sentences()
-    assert better.startswith("Against the MSE baseline: better (p < 0.0001), ")
+    assert better.startswith("Against the MSE baseline: better (p = 0.0002), ")
     assert same.startswith("Against the untrained student: no difference (p = ") and "interval -0.0" in same
     worse = verdict_on(measured(student=[0.1] * 9, baseline=[0.2] * 9), FIGURE, TITLES)
     assert worse.worse_than == ["MSE baseline"] == [worse.tag]
@@ -98,7 +99,9 @@ def test_a_student_that_is_worse_is_not_registered(
     folder = workspace.root / "sweeps" / "small"
     folder.mkdir(parents=True)
     optuna.create_study(storage=f"sqlite:///{folder / 'study.db'}")
-    baseline: Any = SimpleNamespace(best=lambda: (context.plan(other), other))
+    theirs = read_manifest(workspace.path(context.plan(other)))["metrics"]
+    rival = dataclasses.replace(record, hyper_parameters=other, metrics=theirs)
+    baseline: Any = Tried("MSE baseline", context, [rival], SimpleNamespace())
     monkeypatch.setattr(deliver, "write_figures", pages(monkeypatch, folder))
     tracker = open_tracker(workspace, folder, "small")
     with Observer("small", context, tracker, facts) as observer:

@@ -205,35 +205,6 @@ def test_what_stands_still_has_no_estimate(
     assert "no news" not in capsys.readouterr().err, "it goes on"
 
 
-def test_what_waits_beside_others_has_lines_only_while_it_advances(
-    plan: Stage, workspace: Workspace, clock: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
-    distil, finetune = plan.chain()
-    following = PlanFollower(workspace, every_s=20)
-    following.follow("baseline", plan, beside=True)
-    clock[0] += 30
-    following.tell()
-    assert not capsys.readouterr().err, "it may wait for others"
-    made(workspace, distil, 2)
-    clock[0] += 30
-    following.tell()
-    told = f"  baseline, distilling: {2 * distil.batch_size} of {distil.examples_seen:,} examples"
-    assert capsys.readouterr().err.startswith(told)
-    clock[0] += 30
-    following.tell()
-    assert not capsys.readouterr().err, "it may have diverged"
-    write_manifest(workspace.path(distil), {})
-    made(workspace, finetune, finetune.steps)
-    clock[0] += 30
-    following.tell()
-    seen = f"{finetune.examples_seen:,}"
-    assert capsys.readouterr().err.startswith(f"  baseline, fine-tuning: {seen} of {seen} examples")
-    write_manifest(workspace.path(finetune), {})
-    clock[0] += 30
-    following.tell()
-    assert not capsys.readouterr().err, "it is finished"
-
-
 def test_ranks_that_wait_for_room(
     plan: Stage, workspace: Workspace, clock: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:

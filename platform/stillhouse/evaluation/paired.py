@@ -11,8 +11,8 @@ The parts of a figure, such as the sets of an average, are resampled independent
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy import stats
@@ -21,6 +21,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.evaluation.items import Items, Part, Statistic, statistic
 from stillhouse.evaluation.metrics import Values
 
+K = TypeVar("K")
 RESAMPLES = {"mean": 10_000, "f1": 10_000, "spearman": 2_000}
 _AT_ONCE = 1_000_000
 _SAME = 1e-12
@@ -127,7 +128,17 @@ def compare_figures(
                 found[name][kind] = compare_items(mine, theirs, resamples=resamples, seed=seed)
             else:
                 found[name][kind] = Paired(own, others, own - others)
-    return _corrected(found)
+    whole = corrected({(name, kind): one for name, each in found.items() for kind, one in each.items()})
+    return {name: {kind: whole[name, kind] for kind in each} for name, each in found.items()}
+
+
+def corrected(found: Mapping[K, Paired]) -> dict[K, Paired]:
+    """The same comparisons with the p-values of all of them after Holm's correction."""
+    places = {place: one.p for place, one in found.items() if one.p is not None}
+    after = dict(zip(places, holm(list(places.values())), strict=True))
+    return {
+        place: replace(one, p_holm=after[place]) if place in after else one for place, one in found.items()
+    }
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -137,14 +148,6 @@ def holm(p: Sequence[float]) -> list[float]:
     corrected = np.empty(len(p))
     corrected[order] = np.minimum(1.0, np.maximum.accumulate(steps))
     return [float(value) for value in corrected]
-
-
-def _corrected(found: dict[str, dict[str, Paired]]) -> dict[str, dict[str, Paired]]:
-    places = [(name, kind) for name, each in found.items() for kind, one in each.items() if one.p is not None]
-    values = [p for name, kind in places if (p := found[name][kind].p) is not None]
-    for (name, kind), p in zip(places, holm(values), strict=True):
-        found[name][kind] = Paired(**{**vars(found[name][kind]), "p_holm": p})
-    return found
 
 
 class _Samples:

@@ -31,9 +31,8 @@ Optional names:
 `BUDGET`
     Examples of its stages, ``distil`` and ``finetune``, where the experiment states none.
 `BASELINE`
-    The hyper-parameters that make the method its own baseline; a sweep of another method compares with the
-    MSE student. With it go `BASELINE_NAME`, what tables call it, and `BASELINE_RATES`, the learning rates
-    that it is trained with.
+    What a sweep of the method is compared with (`methods.baselines`), if it is not the MSE student; None for
+    a method that is a baseline itself.
 """
 
 import dataclasses

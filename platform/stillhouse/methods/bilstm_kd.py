@@ -22,6 +22,7 @@ from stillhouse.core.identity import Spec, spec
 from stillhouse.experiments.kinds.labelled_task import LabelledTask
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
+from stillhouse.methods.baselines import plain_bilstm
 from stillhouse.methods.labelled_tasks import (
     Transfer,
     bilstm,
@@ -43,6 +44,7 @@ PAPER = (
 )
 PRUNABLE_FROM = "kd"
 needs = (Sentences, WordVectors, LabelledTask)
+BASELINE = plain_bilstm(method="")
 BUDGET = {"finetune": 32_768}
 """512 steps."""
 FITS = ("logits", "cosines")

@@ -41,6 +41,7 @@ from stillhouse.core.roles import Reading
 from stillhouse.experiments.kinds.parallel import Parallel
 from stillhouse.losses.multilingual import MultilingualContrast, MultilingualCrossEntropy
 from stillhouse.losses.regression import MSE
+from stillhouse.methods.baselines import Baseline
 from stillhouse.methods.stages import Schedule, check_live, optimizer_of, require_transformer, stage_of
 from stillhouse.objectives.parallel import ParallelContrast, ParallelRegression
 from stillhouse.students.head import head_of
@@ -58,6 +59,10 @@ PAPER = (
 )
 PRUNABLE_FROM = "contrast"
 needs = (Parallel,)
+BASELINE = Baseline(
+    "single stage", method="", values={"recipe": "single"}, rates={"learning_rate": (2e-5, 8e-5, 3e-4)}
+)
+"""Table 6: eq. 2 on the small student, here with as many examples as all stages."""
 BUDGET = {"distil": 32_768}
 """512 steps per stage; the paper trains for 20 epochs, and 60 in the last stage."""
 RECIPES = ("multi", "single", "predistilled")

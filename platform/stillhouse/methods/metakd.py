@@ -26,6 +26,7 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.contrastive import SupervisedInfoNCE
 from stillhouse.losses.regression import MSE
+from stillhouse.methods.baselines import SUPERVISED
 from stillhouse.methods.stages import gives_unit_length, optimizer_of, student_of
 from stillhouse.methods.two_stages import (
     FINETUNING_SOURCES,
@@ -47,6 +48,7 @@ PAPER = (
 )
 PRUNABLE_FROM = "metakd"
 needs = (Pairs, Sentences.optional)
+BASELINE = SUPERVISED
 DISTILS_PAIRS = True
 TEXTS = ("labelled", "unlabelled")
 

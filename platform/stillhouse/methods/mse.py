@@ -31,6 +31,8 @@ from stillhouse.values.stage import Stage
 PAPER = "a regression on the teacher's vectors, the baseline of the papers (no paper of its own)"
 PRUNABLE_FROM = "mse"
 needs = (Sentences, Pairs.optional)
+BASELINE = None
+"""It is a baseline itself."""
 
 
 @dataclass(frozen=True)

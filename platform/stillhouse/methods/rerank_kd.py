@@ -34,6 +34,7 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.scores import Scores
 from stillhouse.losses.contrastive import SupervisedInfoNCE
 from stillhouse.losses.softlabel import HardLabelCE, KLDivergence, MarginMSE, RelevanceBCE
+from stillhouse.methods.baselines import Baseline
 from stillhouse.methods.stages import (
     Layered,
     gives_unit_length,
@@ -58,10 +59,12 @@ DISTILS_PAIRS = True
 NEGATIVES = 7
 LOSSES = ("margin_mse", "kl", "contrastive_kl")
 TEACHER_LOSSES = ("ce", "bce")
-BASELINE = {"loss": "contrastive_kl", "weight": 0.0}
-"""Hyper-parameters of the baseline: the same student without a reranker, by InfoNCE alone."""
-BASELINE_NAME = "InfoNCE alone"
-BASELINE_RATES = (3e-5, 1e-4, 3e-4)
+BASELINE = Baseline(
+    "InfoNCE alone",
+    method="",
+    values={"loss": "contrastive_kl", "weight": 0.0},
+    rates={"learning_rate": (3e-5, 1e-4, 3e-4)},
+)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.losses.pair_head import KINDS, Joiner
 from stillhouse.losses.softlabel import HardLabelCE, SoftAndHard, SoftLabelCE, SoftLabelMSE
+from stillhouse.methods.baselines import Baseline
 from stillhouse.methods.stages import Schedule, as_of_bert, optimizer_of, stage_of
 from stillhouse.objectives.ranking import JoinedCandidates, LabelledCandidates
 from stillhouse.students.coattention import CoattentionScorer
@@ -51,10 +52,9 @@ from stillhouse.values.stage import Optimizer, Stage
 PAPER = "Shakeri et al., Knowledge Distillation in Document Retrieval, arXiv:1911.11065"
 PRUNABLE_FROM = "retrieval_kd"
 needs = (Claims, WordVectors)
-BASELINE = {"alpha": 0.0}
-"""Hyper-parameters of the baseline: the same student without a teacher."""
-BASELINE_NAME = "no teacher"
-BASELINE_RATES = (3e-4, 1e-3, 3e-3)
+BASELINE = Baseline(
+    "no teacher", method="", values={"alpha": 0.0}, rates={"learning_rate": (3e-4, 1e-3, 3e-3)}
+)
 
 ENCODERS = ("lstm", "cnn")
 TEACHERS = ("coattention", "transformer", "published")

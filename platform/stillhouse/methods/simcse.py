@@ -24,6 +24,8 @@ from stillhouse.values.stage import Stage
 PAPER = "Gao et al., SimCSE: Simple Contrastive Learning of Sentence Embeddings, EMNLP 2021, arXiv:2104.08821"
 PRUNABLE_FROM = "simcse"
 needs = (Pairs,)
+BASELINE = None
+"""It is a baseline itself."""
 
 
 @dataclass(frozen=True)

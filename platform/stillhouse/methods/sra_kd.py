@@ -21,6 +21,7 @@ from stillhouse.core.identity import Spec
 from stillhouse.experiments.kinds.labelled_task import LabelledTask
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
+from stillhouse.methods.baselines import plain_bilstm
 from stillhouse.methods.labelled_tasks import (
     Transfer,
     approximated,
@@ -40,6 +41,7 @@ PAPER = (
 )
 PRUNABLE_FROM = "finetune"
 needs = (Sentences, WordVectors, LabelledTask)
+BASELINE = plain_bilstm(learning_rate="finetune_learning_rate", batch_size="finetune_batch_size")
 BUDGET = {"distil": 262_144, "finetune": 32_768}
 """256 steps of the printed batch of 1024, and 512 steps of fine-tuning."""
 

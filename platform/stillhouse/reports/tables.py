@@ -23,6 +23,7 @@ _MODELS = {
     "student": "best student",
     "trial": "its trial",
     "baseline": MSE_BASELINE,
+    "baseline_trial": "baseline's trial",
     "untrained": "untrained student",
 }
 
@@ -113,7 +114,7 @@ def comparison_table(tested: Mapping[str, Mapping[str, Any]], width: int = WIDTH
 
     Args:
         tested: Model to ``{"metrics": figures, "cost": figures}``; a ``title`` replaces the model's usual
-            name, and ``examples`` and ``chosen_from`` say how it was trained.
+            name; ``trials``, ``refitted``, ``examples`` and ``labelled`` say what it had.
         width: Columns of the terminal; a wider table is cut into several, which stand one below the other.
     """
     header, cells = comparison_cells(tested)
@@ -134,17 +135,18 @@ def comparison_cells(tested: Mapping[str, Mapping[str, Any]]) -> tuple[list[str]
     cells = []
     for model in order:
         metrics, cost = tested[model]["metrics"], tested[model].get("cost", {})
-        examples = tested[model].get("examples")
+        had = tested[model]
         cells.append(
             [
                 title_of(model, tested),
-                "–" if examples is None else f"{examples:,}",
-                tested[model].get("chosen_from") or "–",
+                f"{had['trials']:,}" if "trials" in had else "–",
+                "–" if "refitted" not in had else "yes" if had["refitted"] else "no",
+                *(f"{had[name]:,}" if name in had else "–" for name in ("examples", "labelled")),
                 *(_figure(metrics.get(name)) for name in names),
                 *(_cost(name, cost) for name in _COST),
             ]
         )
-    return ["", "examples", "chosen from", *_brief(names), *_COST.values()], cells
+    return ["", "trials", "refit", "examples", "labelled", *_brief(names), *_COST.values()], cells
 
 
 def title_of(model: str, tested: Mapping[str, Mapping[str, Any]]) -> str:

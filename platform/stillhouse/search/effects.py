@@ -28,8 +28,8 @@ _POINTS = 16
 """Random points of the space from which a hyper-parameter that seems to do nothing is varied."""
 
 
-def without_idle(context: Context, space: Space) -> Space:
-    """Leave out of a space what changes nothing in any plan, and say so in a line.
+def without_idle(context: Context, space: Space, *, quiet: bool = False) -> Space:
+    """Leave out of a space what changes nothing in any plan, and say so in a line unless ``quiet``.
 
     Raises:
         BadInput: Nothing is left to search.
@@ -45,7 +45,8 @@ def without_idle(context: Context, space: Space) -> Space:
         searched=idle,
         remedy="Search others, or give the budgets of the stages that these are for.",
     )
-    say(f"not searched, since with these budgets and data nothing depends on it: {', '.join(idle)}")
+    if not quiet:
+        say(f"not searched, since with these budgets and data nothing depends on it: {', '.join(idle)}")
     kept = {name: value for name, value in (space.first or {}).items() if name in idle}
     return replace(space.without(*idle), fixed={**space.fixed, **kept})
 

@@ -55,6 +55,7 @@ class Search(Resources, total=False):
         data_root: Folder that ``$STILLHOUSE_DATA`` stands for in the file; empty takes the environment's.
         name: Name of the sweep (the method's).
         trials: Trials in all, of which more later extends (8, none for a grid).
+        baseline_trials: Trials of the baseline's search (as many as the method's); 0 leaves it out.
         sampler: Name of the sampler, a file of `stillhouse.search.samplers` (``tpe``).
         objectives: ``quality``, or ``quality`` and ``size``, or ``quality`` and ``latency``.
         scheduler: Rule that stops weak trials early, a file of `stillhouse.search.schedulers` (``asha``);
@@ -71,6 +72,7 @@ class Search(Resources, total=False):
     data_root: Path | str
     name: str
     trials: int | None
+    baseline_trials: int | None
     sampler: str
     objectives: Sequence[str]
     scheduler: str

@@ -16,9 +16,11 @@ from stillhouse.core.errors import Hindered
 from stillhouse.core.identity import canonical
 from stillhouse.core.job_clock import duration
 from stillhouse.core.notes import STAGE_NOTE
+from stillhouse.evaluation.paired import Paired
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.trial import Context
 from stillhouse.tracking import (
+    BASELINE,
     BEST_SUFFIX,
     BEST_TRIAL,
     REFIT,
@@ -40,6 +42,7 @@ from stillhouse.training.metrics_log import NAME as METRICS_LOG
 from stillhouse.values.stage import Stage
 
 _COLUMNS = 8
+_COMPARED = ("difference", "low", "high", "p")
 _ENDED = {"COMPLETE": "finished", "PRUNED": "stopped early", "FAIL": "failed", "RUNNING": "interrupted"}
 
 
@@ -64,6 +67,7 @@ class Observer(Callback):  # type: ignore[misc]
             plan: Plan of any trial, whose texts are the data of the sweep's run.
 
         Attributes:
+            search: What it follows, in words.
             running: Plans of the trials in training.
             over: Numbers of the trials that have ended.
             refits: Plans of the refits that have begun.
@@ -86,15 +90,34 @@ class Observer(Callback):  # type: ignore[misc]
             documents={"setting.json": canonical(context.setting)},
             datasets=self._data(list(plan.chain()) if plan else ()),
         )
-        self._live: dict[int, dict[str, Any]] = {}
-        self._reused: dict[int, set[str]] = {}
         self._stages: dict[Key, tuple[Stage, bool]] = {}
         self._last: dict[Key, float] = {}
-        self._hindered, self._recall_said = "", False
         self.follower = PlanFollower(self.workspace)
+        self._all: list[Observer] = []
+        self._begin("search", "", "")
+
+    def _begin(self, search: str, title: str, prefix: str) -> None:
+        self.search, self._title, self._prefix = search, title, prefix
+        self._live: dict[int, dict[str, Any]] = {}
+        self._reused: dict[int, set[str]] = {}
+        self._hindered, self._recall_said = "", False
         self.running: dict[int, Stage] = {}
         self.over: set[int] = set()
         self.refits: list[Stage] = []
+        self._all.append(self)
+
+    def of_baseline(self, title: str, context: Context) -> "Observer":
+        """The observer of the baseline's search, whose runs are runs of this sweep.
+
+        Args:
+            title: What tables call the baseline.
+            context: What its trials share.
+        """
+        other = Observer.__new__(Observer)
+        other.__dict__.update(self.__dict__)
+        other.context = context
+        other._begin(f"search of the {title}", f"{title}, ", f"{BASELINE}-")
+        return other
 
     def __getstate__(self) -> dict[str, Any]:
         """Nothing: Tune pickles its callbacks for a restore that never happens."""
@@ -104,17 +127,19 @@ class Observer(Callback):  # type: ignore[misc]
         """A trial begins, or resumes after a failure."""
         number, values = trial.config["trial"], trial.config["hyper_parameters"]
         key = self.trial_key(number)
-        tell(textwrap.fill(f"trial {number}: {_short(values)}", 110, subsequent_indent=" " * 8))
+        title = self.title_of(number)
+        tell(textwrap.fill(f"{title}: {_short(values)}", 110, subsequent_indent=" " * 8))
         plan = self.context.plan(values)
         self.tracker.run(
             key,
-            f"trial {number}",
-            parameters=values,
+            title,
+            parameters={**values, **({"method": self.context.method} if self._prefix else {})},
             documents={STAGE_NOTE: canonical(plan)},
             datasets=self._data(list(plan.chain())),
         )
-        self.offer_views(list(values)[:_COLUMNS])
-        self.follower.follow(f"trial {number}", plan)
+        if not self._prefix:
+            self.offer_views(list(values)[:_COLUMNS])
+        self.follower.follow(title, plan)
         self._live[number] = values
         self.running[number] = plan
         self._reused[number] = {stage.label for stage in plan.chain() if self.workspace.finished(stage)}
@@ -125,24 +150,25 @@ class Observer(Callback):  # type: ignore[misc]
     ) -> None:
         """A trial reported an evaluation, or how it ended."""
         number, quality = trial.config["trial"], self.context.quality
-        self.follower.heard(f"trial {number}")
+        title = self.title_of(number)
+        self.follower.heard(title)
         self._follow(number, trial.config["hyper_parameters"])
         if result.get("hindered"):
             self._hindered = result["hindered"]
             return
         if result.get("preempted"):
-            tell(f"trial {number}: its node is about to go; it continues from its checkpoint on another")
+            tell(f"{title}: its node is about to go; it continues from its checkpoint on another")
             # Tune counts the end that follows as a failure, and ends a trial that failed a few times.
             trial.run_metadata.num_failures -= 1
             return
         if result.get("reason"):
-            tell(f"trial {number}: failed, {result['reason']}")
+            tell(f"{title}: failed, {result['reason']}")
             return
         figure = result.get(quality, float("nan"))
         if result.get("finished"):  # The trial reports its last evaluation once more.
-            tell(f"trial {number}: finished in {duration(result['seconds'])}")
+            tell(f"{title}: finished in {duration(result['seconds'])}")
         else:
-            tell(f"trial {number}: {result['examples_seen']:,} examples, {quality} {figure:.4f}")
+            tell(f"{title}: {result['examples_seen']:,} examples, {quality} {figure:.4f}")
         figures = {f"dev/{name}": value for name, value in result["metrics"].items()}
         self._say_recall(result["metrics"])
         if result.get("finished"):
@@ -167,7 +193,7 @@ class Observer(Callback):  # type: ignore[misc]
         live = self._live.pop(record.number, None) is not None
         self.running.pop(record.number, None)
         self.over.add(record.number)
-        self.follower.leave(f"trial {record.number}")
+        self.follower.leave(self.title_of(record.number))
         values, state = dict(record.hyper_parameters), _ENDED[record.state]
         self._close(record.number, values, state, record.reason or "", live=live)
 
@@ -183,7 +209,7 @@ class Observer(Callback):  # type: ignore[misc]
         lengths = {f"refit_{part.label}_budget": part.budget for part in stage.chain()}
         self.tracker.run(
             key,
-            f"refit of trial {record.number}",
+            self.title_of_refit(record.number),
             parameters={**record.hyper_parameters, **lengths},
             documents={STAGE_NOTE: canonical(stage)},
             datasets=self._data(list(stage.chain())),
@@ -207,16 +233,25 @@ class Observer(Callback):  # type: ignore[misc]
         row = {f"cost/{name}": value for name, value in cost.items()}
         self.tracker.metrics(self._key_of(record), [Row(record.examples, time.time(), row)])
 
+    def compared(self, records: Sequence[TrialRecord], against: Mapping[int, Paired]) -> None:
+        """Log how trials compare with the best one on dev, by their numbers, as metrics of their runs."""
+        for record in records:
+            if record.number in against:
+                row = _compared("dev/against_best", vars(against[record.number]))
+                self.tracker.metrics(self._key_of(record), [Row(record.examples, time.time(), row)])
+
     def report(self, report: dict[str, Any], teacher_dev: Mapping[str, float]) -> None:
         """Log the test metrics to the sweep's run, and what figures are of; the step counts the trials."""
         row = {
             f"test/{who}/{name}": float(value)
-            for who in ("student", "trial", "teacher", "baseline", "untrained")
+            for who in ("student", "trial", "teacher", "baseline", "baseline_trial", "untrained")
             if report.get(who)
             for part in ("metrics", "cost")
             for name, value in report[who][part].items()
         }
         row |= {f"dev/teacher/{name}": value for name, value in teacher_dev.items()}
+        for who, one in report["verdict"]["against"].items():
+            row |= _compared(f"test/against_{who}", one)
         row[BEST_TRIAL] = float(report["student"]["trial"])
         row[REFITTED] = float(report["student"]["refitted"])
         self.tracker.metrics(self.key, [Row(len(report["trials"]), time.time(), row)])
@@ -250,16 +285,28 @@ class Observer(Callback):  # type: ignore[misc]
         models = ("student", "teacher", "baseline", "untrained")
         facts = ("method", "teacher", "sentences", "pairs")
         tested = [f"test/{model}/{quality}" for model in models]
-        trials = View(f"Trials by {readable(quality)}", "trial", (f"dev/{quality}", *costs), tuple(names))
+        tested += [f"test/against_{BASELINE}/{name}" for name in _COMPARED]
+        apart = [f"dev/against_best/{name}" for name in _COMPARED]
+        trials = View(
+            f"Trials by {readable(quality)}", "trial", (f"dev/{quality}", *apart, *costs), tuple(names)
+        )
         self.tracker.views(self.key, [trials, View("Sweep on the test split", "sweep", tested, facts)])
 
     def trial_key(self, number: int) -> Key:
         """The key of a trial's run."""
-        return (*self.key, f"{TRIAL}-{number:04d}")
+        return (*self.key, f"{self._prefix}{TRIAL}-{number:04d}")
 
     def refit_key(self, number: int) -> Key:
         """The key of the run of a trial's refit."""
-        return (*self.key, f"{REFIT}-{number:04d}")
+        return (*self.key, f"{self._prefix}{REFIT}-{number:04d}")
+
+    def title_of(self, number: int) -> str:
+        """Name a trial in lines."""
+        return f"{self._title}trial {number}"
+
+    def title_of_refit(self, number: int) -> str:
+        """Name the refit of a trial in lines."""
+        return f"{self._title}refit of trial {number}"
 
     def _key_of(self, record: TrialRecord) -> Key:
         return (self.refit_key if record.refit else self.trial_key)(record.number)
@@ -276,8 +323,9 @@ class Observer(Callback):  # type: ignore[misc]
         self.follower.__exit__(kind, error, trace)
         resumable = kind is not None and issubclass(kind, KeyboardInterrupt | Hindered)
         state = "finished" if kind is None else "interrupted" if resumable else "failed"
-        for number, values in self._live.items():
-            self._close(number, values, "interrupted", str(error or ""), live=True)
+        for each in self._all:
+            for number, values in each._live.items():
+                each._close(number, values, "interrupted", str(error or ""), live=True)
         self.tail.close()
         self.tracker.finish(self.key, state, str(error or ""))
         waiting = self.tracker.close(30.0 if kind is None else 5.0)
@@ -346,6 +394,12 @@ class Observer(Callback):  # type: ignore[misc]
             self.tracker.finish(each, *ended, at=self._last[each])
         last = max((self._last[each] for each in logged), default=None)
         self.tracker.finish(key, state, reason, at=None if live else last)
+
+
+def _compared(prefix: str, one: Mapping[str, Any]) -> dict[str, float]:
+    """A comparison as metrics: the difference, its interval and p, as far as there are any."""
+    values = {**one, "p": one["p"] if one.get("p_holm") is None else one["p_holm"]}
+    return {f"{prefix}/{name}": float(values[name]) for name in _COMPARED if values[name] is not None}
 
 
 def _began(first: Row) -> float:

@@ -43,6 +43,7 @@ class SweepOptions:
     root: Path
     preset: str = "paper"
     trials: int = 8
+    baseline_trials: int | None = None
     sampler: str = "tpe"
     objectives: tuple[str, ...] = (QUALITY,)
     scheduler: str = "asha"
@@ -66,6 +67,9 @@ class SweepOptions:
         if self.register:
             check_name(self.register, "a registered model")
         require(self.trials >= 1, "trials >= 1", trials=self.trials)
+        require(
+            (self.baseline_trials or 0) >= 0, "baseline_trials >= 0", baseline_trials=self.baseline_trials
+        )
         require(self.full >= 0, "full >= 0", full=self.full)
         require(self.concurrency >= 0, "concurrency >= 0", concurrency=self.concurrency)
         require((self.wait_for_nodes or 0) >= 0, "--wait-for-nodes >= 0", wait_for_nodes=self.wait_for_nodes)

@@ -20,12 +20,12 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.notes import SWEEPS
 from stillhouse.core.remotes import Remote, files_in
 from stillhouse.search.options import STUDY_DATABASE
-from stillhouse.search.study_backup import BACKUP, STUDY, ended_trials, ended_trials_of, put_aside_study
+from stillhouse.search.study_backup import STUDIES, ended_trials, ended_trials_of, put_aside_study
 
 if TYPE_CHECKING:
     from stillhouse.search.study_in_database import StudyInDatabase
 
-_OF_THIS_NODE = ("tune/", BACKUP, f"{STUDY}-", "confirmed.json")
+_OF_THIS_NODE = ("tune/", *STUDIES.values(), *(f"{study}-" for study in STUDIES), "confirmed.json")
 """Beginnings of the names of files that are of use to this node alone."""
 _GROWING = ".jsonl"
 """Ending of the names of logs, which other threads write to."""
@@ -58,15 +58,18 @@ class PublishedSweep:
         files = None if remote is None else remote.listed(self.key)
         if remote is None or files is None:
             return
-        study = self.folder / STUDY
-        if study.exists():
-            theirs = None if STUDY not in files else remote.read(f"{self.key}/{files[STUDY].place(STUDY)}")
-            if theirs is None or ended_trials_of(theirs) <= ended_trials(study):
+        studies = [self.folder / study for study in STUDIES]
+        if studies[0].exists():
+            there = [study for study in STUDIES if study in files]
+            theirs = [remote.read(f"{self.key}/{files[study].place(study)}") or b"" for study in there]
+            if sum(map(ended_trials_of, theirs)) <= sum(map(ended_trials, studies)):
                 return
-            put_aside_study(study)
+            for study in studies:
+                put_aside_study(study)
         with locked(self.workspace.root / FETCHING / f"{self.key}.lock"):
             remote.fetch(self.key, self.folder, self.workspace.root / FETCHING / self.key)
-        say(f"sweep {self.folder.name}: going on from the remote (finished trials: {ended_trials(study)})")
+        ended = ended_trials(studies[0])
+        say(f"sweep {self.folder.name}: going on from the remote (finished trials: {ended})")
 
     def publish(self) -> None:
         """Publish the sweep as it is; a remote or database that fails is reported, and the sweep goes on."""
@@ -85,10 +88,9 @@ class PublishedSweep:
 
     def _publish(self, remote: Remote) -> None:
         names = [name for name in files_in(self.folder) if not name.startswith(_OF_THIS_NODE)]
-        paths = {name: self.folder / name for name in names if name != STUDY}
-        backup = self.folder / BACKUP
-        if backup.exists():
-            paths[STUDY] = backup
+        paths = {name: self.folder / name for name in names if name not in STUDIES}
+        backups = {study: self.folder / backup for study, backup in STUDIES.items()}
+        paths |= {study: backup for study, backup in backups.items() if backup.exists()}
         with tempfile.TemporaryDirectory() as held:
             for name in [name for name in paths if name.endswith(_GROWING)]:
                 # It must not grow between its checksum and its bytes.

@@ -10,13 +10,15 @@ from stillhouse.core.databases import back_up, damage_of_database, put_aside_dat
 from stillhouse.core.errors import Hindered
 from stillhouse.core.integrity import moved
 
-STUDY, BACKUP = "study.db", "study.backup.db"
-"""Names of a study's file, and of its backup, in the sweep's folder."""
+STUDY, BASELINE_STUDY = "study.db", "baseline.db"
+STUDIES = {STUDY: "study.backup.db", BASELINE_STUDY: "baseline.backup.db"}
+"""Names of the studies' files in a sweep's folder, the method's and its baseline's, and of their backups."""
+BACKUP = STUDIES[STUDY]
 _ENDED = "('COMPLETE', 'PRUNED', 'FAIL')"
 
 
-def restore_study(folder: Path) -> None:
-    """Check the study of a sweep, and replace a damaged or lost one by its backup.
+def restore_studies(folder: Path) -> None:
+    """Check the studies of a sweep, and replace a damaged or lost one by its backup.
 
     The trials that the backup does not know as finished run again under their numbers: their stages are
     finished, or resume.
@@ -25,9 +27,13 @@ def restore_study(folder: Path) -> None:
         folder: The sweep's folder, which is locked; it need not exist.
 
     Raises:
-        Hindered: The study is damaged and has no good backup, or the system does not let it be read.
+        Hindered: A study is damaged and has no good backup, or the system does not let it be read.
     """
-    path, backup = folder / STUDY, folder / BACKUP
+    for study, backup in STUDIES.items():
+        _restore(folder / study, folder / backup)
+
+
+def _restore(path: Path, backup: Path) -> None:
     problem = damage_of_database(path) if path.exists() else "is missing" * backup.exists()
     if not problem:
         return
@@ -45,14 +51,14 @@ def restore_study(folder: Path) -> None:
 
 def back_up_study(path: Path) -> None:
     """Back up a study as it is now; a damaged one is reported, and its last good backup stays."""
-    if problem := back_up(path, path.with_name(BACKUP)):
+    if problem := back_up(path, path.with_name(STUDIES[path.name])):
         warn(f"{path} {problem}. The next start of this sweep takes its backup.")
 
 
 def put_aside_study(path: Path) -> None:
     """Move a study and its backup to the quarantine, since another one takes its place."""
     put_aside_database(path)
-    put_aside_database(path.with_name(BACKUP))
+    put_aside_database(path.with_name(STUDIES[path.name]))
 
 
 def ended_trials(path: Path) -> int:

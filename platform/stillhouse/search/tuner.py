@@ -43,21 +43,26 @@ _METRICS = {SIZE: ("size_mb", "min"), LATENCY: ("latency_ms_p50", "min")}
 
 
 def search(
-    options: SweepOptions, context: Context, folder: Path, observer: Observer, slots: Slots
+    options: SweepOptions,
+    context: Context,
+    folder: Path,
+    observer: Observer,
+    slots: Slots,
+    study: str = STUDY,
 ) -> list[TrialRecord]:
-    """Run the remaining trials, and return all trials of the study, ordered by number.
+    """Run the remaining trials, and return all trials of the study in a folder, ordered by number.
 
     Every start is a new Tuner over the study on disk: trials that a killed driver left behind are issued
     again with their own values and resume from their checkpoints.
     """
     budget = _examples(context, first_point(options.space))
-    searcher = _searcher(options, context, folder, budget, slots)
+    searcher = _searcher(options, context, folder / study, budget, slots)
     published = PublishedSweep(context.workspace, folder)
     published.publish()
     known = searcher.records()
     observer.over.update(record.number for record in known if record.state != "RUNNING")
     left = options.trials - sum(record.state != "RUNNING" for record in known)
-    say(_announce(options, budget, len(known), left))
+    say(_announce(options, budget, len(known), left, observer.search))
     if refused := _refusals(options.space, context):
         say(refused)
     if missed := unmet(context.plan(first_point(options.space)), len(context.points)):
@@ -137,7 +142,7 @@ class ReportEnds(Callback):  # type: ignore[misc]
         if record.state != "RUNNING":
             self._first_reasons.append(record.reason or "")
         if (ended := len(self.observer.over)) < self.trials:
-            tell(f"{ended} of {self.trials} trials of the search have ended")
+            tell(f"{ended} of {self.trials} trials of the {self.observer.search} have ended")
 
 
 def _tune(
@@ -191,13 +196,13 @@ def keep_credentials_here() -> None:
 
 
 def _searcher(
-    options: SweepOptions, context: Context, folder: Path, budget: int, slots: Slots
+    options: SweepOptions, context: Context, study: Path, budget: int, slots: Slots
 ) -> StudySearcher:
     objectives = None
     if len(options.objectives) > 1:
         objectives = [(context.quality, "max"), _METRICS[options.objectives[1]]]
     return StudySearcher(
-        str(folder / STUDY),
+        str(study),
         options.space,
         sampler=options.sampler,
         trials=options.trials,
@@ -257,7 +262,7 @@ def _examples_before(context: Context, values: dict[str, Any]) -> int:
     return sum(each.examples_seen for each in stages[: labels.index(first) if first in labels else 0])
 
 
-def _announce(options: SweepOptions, budget: int, known: int, left: int) -> str:
+def _announce(options: SweepOptions, budget: int, known: int, left: int, title: str) -> str:
     try:
         size = f"{options.space.grid_size():,} points"
     except BadInput:
@@ -265,7 +270,7 @@ def _announce(options: SweepOptions, budget: int, known: int, left: int) -> str:
     start = f"{known} trials known, {max(left, 0)} to run" if known else f"{left} trials"
     count = len(options.space.domains)
     names = f"{count} hyper-parameter{'s' if count != 1 else ''} (section {options.space.section}, {size})"
-    return f"search: {options.sampler} over {names}, {start}, {budget:,} examples each"
+    return f"{title}: {options.sampler} over {names}, {start}, {budget:,} examples each"
 
 
 def _refusals(space: Space, context: Context) -> str:

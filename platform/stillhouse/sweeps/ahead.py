@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.job_clock import duration
-from stillhouse.sweeps.baseline import baseline_name, rates_of
 from stillhouse.sweeps.forecast import Forecast, Remaining, seconds_of_parts
 from stillhouse.training.estimate import Paces, parts_of
 from stillhouse.values.stage import Stage
@@ -17,26 +16,30 @@ _WORTH_SAYING_S = 60
 def ahead_of_sweep(forecast: Forecast) -> str:
     """Describe the work of a sweep that is left."""
     options, workspace = forecast.options, forecast.workspace
-    left = max(0, options.trials - forecast.ended)
-    if not left:
+    if not any(max(0, each.options.trials - each.ended) for each in forecast.searches):
         return f"To do: all {options.trials} trials have finished; what is left of refits, test and export."
-    kept = {stage.fingerprint for stage in forecast.shared}
-    before = [stage for stage in forecast.shared if not workspace.finished(stage)]
-    named = [f"the stage {stage.label}, shared by all trials" for stage in before]
-    students = sum(not workspace.finished(stage) for stage in forecast.baseline)
-    if not (forecast.baseline or forecast.ended):  # Their plans need rows that are not there yet.
-        students = len(rates_of(options.method))
-    if students:
-        several = "s" if students > 1 else ""
-        named.append(f"{students} run{several} of the {baseline_name(options.method)}")
-    of = "" if left == options.trials else f" of {options.trials}"
-    examples = sum(part.examples_seen for part in forecast.plan.chain() if part.fingerprint not in kept)
-    named.append(f"{left}{of} trials ({examples:,} examples each)")
+    shared = [stage for each in forecast.searches for stage in each.shared]
+    named = [
+        f"the stage {stage.label}, shared by all trials" for stage in shared if not workspace.finished(stage)
+    ]
+    for each in forecast.searches:
+        if left := max(0, each.options.trials - each.ended):
+            of = "" if left == each.options.trials else f" of {each.options.trials}"
+            several = "s" * (each.options.trials > 1)
+            whose = (
+                f" of the {forecast.baseline.title}"
+                if forecast.baseline and each is not forecast.method
+                else ""
+            )
+            examples = sum(part.examples_seen for part in each.own)
+            named.append(f"{left}{of} trial{several}{whose} ({examples:,} examples each)")
     if top := len(forecast.refits):
-        longer, length = forecast.refits[0], "s of the best trials" if top > 1 else " of the best trial"
-        named.append(
-            f"{top} long run{length} ({longer.examples_in_all:,} examples{' each' if top > 1 else ''})"
+        several = "s" * (top > 1)
+        lengths = " and ".join(
+            f"{n:,}" for n in dict.fromkeys(plan.examples_in_all for plan in forecast.refits)
         )
+        each_of_them = " each" * (top > 1)
+        named.append(f"{top} long run{several} of the best trial{several} ({lengths} examples{each_of_them})")
     named.append("final test")
     seconds = forecast.parts()
     return f"To do: {', '.join(named)}{_time(None if seconds is None else sum(seconds.values()))}."

@@ -1,162 +1,204 @@
-"""The baseline of a sweep: a student of equal work, trained with several learning rates.
+"""The baseline of a sweep: a second search of the same recipe, with another distillation loss or none.
 
-It is the MSE student, or the baseline that a method defines: for retrieval KD the student without a teacher.
+`methods.baselines` says which. Student, stages, labelled text, examples and evaluations are the sweep's; so
+are sampler and scheduler, and the domains of the hyper-parameters that both methods have.
 """
 
 import dataclasses
-import math
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from stillhouse.cluster.resources import Need
-from stillhouse.cluster.slots import Slots
-from stillhouse.core.artifacts import Workspace, read_manifest
-from stillhouse.core.console import doing, say
-from stillhouse.core.roles import ASYMMETRIC
-from stillhouse.corpora.tables import open_rows
-from stillhouse.experiments.kinds.pairs import Pairs
-from stillhouse.experiments.kinds.sentences import Sentences
-from stillhouse.methods import load_method
-from stillhouse.search.trial import Context, attempted, follow, reason_of
-from stillhouse.tracking import MSE_BASELINE
-from stillhouse.training.follower import PlanFollower
-from stillhouse.values.data import Examples, Mined
-from stillhouse.values.setting import Setting
-from stillhouse.values.stage import Stage
-
-LEARNING_RATES = (1e-4, 3e-4, 1e-3)
-BATCH_SIZE = 128
-"""A quarter of the preset's: a sweep's budgets are short, and the larger batch would leave it few steps."""
+from stillhouse.experiments.teacher_weights import is_weight
+from stillhouse.methods import fields_of, hyper_parameters, load_method
+from stillhouse.methods.baselines import MSE, Baseline
+from stillhouse.search.effects import without_idle
+from stillhouse.search.observer import Observer
+from stillhouse.search.options import SweepOptions
+from stillhouse.search.records import TrialRecord
+from stillhouse.search.samplers import load_sampler
+from stillhouse.search.shared_stages import first_point
+from stillhouse.search.space import Categorical, Domain, Float, Space
+from stillhouse.search.trial import Context
+from stillhouse.values.kinds import needed
 
 
-class Baseline:
-    """Three students, one per learning rate, trained as tasks of the cluster."""
+@dataclass(frozen=True)
+class BaselineSearch:
+    """The search of a baseline.
 
-    def __init__(
-        self, context: Context, need: Need, plan: Stage, point: dict[str, Any], follower: PlanFollower
-    ) -> None:
-        """Train what is not finished: during the trials, or before them if runs have several workers.
+    Attributes:
+        title: What tables call the baseline.
+        options: The sweep with the baseline's method, space and number of trials.
+        context: What its trials share.
+    """
 
-        Such runs reserve their resources themselves; a trial at the same time would wait for resources that
-        it was assumed to have.
+    title: str
+    options: SweepOptions
+    context: Context
+
+    def refitted(self, context: Context, point: Mapping[str, Any]) -> Context:
+        """What the refits of its trials share.
 
         Args:
-            context: What all trials share.
-            need: Resources of one trial.
-            plan: Plan of any trial, whose amount of work is matched.
-            point: Hyper-parameters of any trial, which a baseline defined by the method keeps.
-            follower: Prints how far the students are.
+            context: What the refits of the method's trials share.
+            point: Hyper-parameters of any of these.
         """
-        import ray
-
-        # A task that waits for the search pool would lend its CPU to another task, so it searches itself.
-        alone = dataclasses.replace(context, where=dataclasses.replace(context.where, search=None))
-        self.context, self.choices = baseline_choices(alone, plan, point)
-        train = ray.remote(_train).options(**need.options)
-        missing = [values for values in self.choices if not self._finished(values)]
-        for values in missing:
-            title = f"baseline, rate {values['learning_rate']:g}"
-            follower.follow(title, self.context.plan(values), beside=True)
-        at_once = Slots(need, len(missing))() if need.nested and missing else len(missing)
-        shares = [missing[start::at_once] for start in range(at_once)]
-        self._running = [train.remote(share, self.context) for share in shares]
-        if need.nested and missing:
-            say(f"  baseline: {len(missing)} students, before the trials")
-            self.wait()
-
-    def wait(self) -> None:
-        """Wait until all students are trained, and say which failed."""
-        with doing("waiting for the students of the baseline"):
-            failures = [line for task in self._running for line in reason_of(task).splitlines()]
-        for failure in failures:
-            say(f"  baseline, {failure}")
-        self._running = []
-
-    def best(self) -> tuple[Stage, dict[str, Any]] | None:
-        """The stage with the best dev metric and its hyper-parameters; None if all students failed."""
-        workspace = self.context.workspace
-
-        def quality(values: dict[str, Any]) -> float:
-            metrics = read_manifest(workspace.path(self.context.plan(values)))["metrics"]
-            value = float(metrics.get(self.context.quality, -math.inf))
-            return -math.inf if math.isnan(value) else value
-
-        finished = [values for values in self.choices if self._finished(values)]
-        if not finished:
-            return None
-        chosen = max(finished, key=quality)
-        return self.context.plan(chosen), chosen
-
-    def _finished(self, values: dict[str, Any]) -> bool:
-        return self.context.workspace.finished(self.context.plan(values))
+        found = as_baseline(context, point)
+        assert found is not None, "where trials have a baseline, so have their refits"
+        return found
 
 
-def baseline_choices(
-    context: Context, plan: Stage, point: dict[str, Any]
-) -> tuple[Context, list[dict[str, Any]]]:
-    """The context of the baseline's students, and the hyper-parameters of each.
+@dataclass(frozen=True)
+class Tried:
+    """The baseline after its search.
+
+    Attributes:
+        title: What tables call it.
+        context: What its trials share.
+        records: All of its trials; one has run to its end.
+        observer: Reports its runs.
+    """
+
+    title: str
+    context: Context
+    records: list[TrialRecord]
+    observer: Observer
+
+
+def baseline_of(method: str) -> Baseline | None:
+    """The baseline of a method; None for a method that is one itself."""
+    found: Baseline | None = getattr(load_method(method), "BASELINE", MSE)
+    return found
+
+
+def baseline_search(options: SweepOptions, context: Context) -> tuple[BaselineSearch | None, str]:
+    """Put the search of a sweep's baseline together.
 
     Args:
-        context: What all trials share.
-        plan: See `Baseline`.
-        point: See `Baseline`.
+        options: The sweep.
+        context: What its trials share.
+
+    Returns:
+        The search, or None and why there is no baseline.
     """
-    context = dataclasses.replace(context, points=())
-    own: dict[str, Any] | None = getattr(load_method(context.method), "BASELINE", None)
-    if own is not None:
-        return context, [{**point, **own, "learning_rate": rate} for rate in rates_of(context.method)]
-    setting = equal_work(context, plan)
-    # Only a student of the teacher's dimension has the figure of asymmetric search.
-    asymmetric = ASYMMETRIC in context.quality.split("_")
-    kept = {"keep_projection": True} if asymmetric and plan.student.kwargs.get("projection") else {}
-    choices = [
-        {"learning_rate": rate, "batch_size": batch_size_of(setting)} | kept for rate in LEARNING_RATES
-    ]
-    return dataclasses.replace(context, method="mse", preset="paper", setting=setting), choices
+    baseline = baseline_of(options.method)
+    trials = options.trials if options.baseline_trials is None else options.baseline_trials
+    if baseline is None:
+        return None, f"No baseline: {options.method} is one itself."
+    if not trials:
+        return None, f"No baseline: the {baseline.title} was left out (--baseline-trials 0)."
+    own = as_baseline(context, first_point(options.space))
+    if own is None:
+        return None, f"No baseline: the data of this sweep does not do for the {baseline.title}."
+    space = without_idle(own, _space(baseline, options, context), quiet=True)
+    trials = min(trials, space.points or trials)
+    changed: dict[str, Any] = {"method": own.method, "preset": own.preset, "space": space, "trials": trials}
+    return BaselineSearch(baseline.title, dataclasses.replace(options, **changed), own), ""
 
 
-def baseline_name(method: str) -> str:
-    """Return the name of the baseline in tables of a method's sweep."""
-    return str(getattr(load_method(method), "BASELINE_NAME", MSE_BASELINE))
+def as_baseline(context: Context, point: Mapping[str, Any]) -> Context | None:
+    """What the baseline's trials or refits share, with as many examples as the method's.
 
+    Args:
+        context: What the method's trials or refits share.
+        point: Hyper-parameters of any of them.
 
-def rates_of(method: str) -> tuple[float, ...]:
-    """Learning rates that the baseline of a sweep of a method is trained with."""
-    rates: tuple[float, ...] = getattr(load_method(method), "BASELINE_RATES", LEARNING_RATES)
-    return rates
-
-
-def batch_size_of(setting: Setting) -> int:
-    """The batch of the MSE baseline: no larger than its rows or its budget."""
-    return min(BATCH_SIZE, setting[Sentences].rows, setting.distil_budget)
-
-
-def equal_work(context: Context, plan: Stage) -> Setting:
-    """Make the setting of a one-stage method that encodes as many texts as all stages of a plan together.
-
-    An example of several texts counts as often: one of fine-tuning has a query, a passage and K negatives.
+    Returns:
+        None if the data lacks what the baseline reads, or selects it by another dev figure.
     """
-    workspace = context.workspace
-    texts = sum(part.budget * texts_of(part.examples, workspace) for part in plan.chain())
-    setting = context.setting.having(Pairs, None)
-    return dataclasses.replace(setting, distil_budget=texts, epochs=None, finetune_budget=0)
+    baseline = baseline_of(context.method)
+    if baseline is None:
+        return None
+    reads = {need.kind.key for need in needed(load_method(context.method).needs)}
+    data = {key: value for key, value in context.setting.data.items() if key in reads}
+    own = dataclasses.replace(
+        context,
+        method=baseline.method or context.method,
+        preset="paper" if baseline.method else context.preset,
+        setting=dataclasses.replace(context.setting, data=data),
+    )
+    needs = needed(load_method(own.method).needs)
+    if any(need.required and need.kind.key not in data for need in needs):
+        return None
+    plan, values = context.plan(dict(point)), shared_values(baseline, context, point)
+    first = own.plan(values)
+    if first.dev is None or plan.dev is None or first.dev.select != plan.dev.select:
+        return None
+    return _as_long(own, values, sum(part.budget for part in plan.chain()))
 
 
-def texts_of(examples: Examples, workspace: Workspace) -> int:
-    """Number of texts per example."""
-    if "negatives" not in examples.columns:
-        return len(examples.columns)
-    if isinstance(examples.origin, Mined):
-        return len(examples.columns) - 1 + examples.origin.negatives
-    return sum(1 if ids.ndim == 1 else ids.shape[1] for ids in open_rows(workspace, examples).values())
+def _as_long(context: Context, values: dict[str, Any], examples: int) -> Context:
+    """The same with a longer first stage, where the plan would have fewer examples than asked for."""
+    budgets = [part.budget for part in context.plan(values).chain()]
+    longer = budgets[0] + examples - sum(budgets)
+    distil = dataclasses.replace(context.setting, distil_budget=longer, epochs=None)
+    finetune = dataclasses.replace(context.setting, finetune_budget=longer, finetune_epochs=None)
+    for setting in (context.setting, distil, finetune):
+        found = dataclasses.replace(context, setting=setting)
+        if sum(part.budget for part in found.plan(values).chain()) >= examples:
+            return found
+    return context
 
 
-def _train(choices: list[dict[str, Any]], context: Context) -> str:
-    """Train students one after another; return a line for each that failed."""
-    failures: list[str] = []
-    for values in choices:
-        reports: list[dict[str, Any]] = []
-        reason = attempted(partial(follow, values, context, reports.append), values)
-        if reason := reason or (reports[-1].get("reason", "") if reports else ""):
-            failures.append(f"rate {values['learning_rate']:g} failed: {reason}")
-    return "\n".join(failures)
+def shared_values(baseline: Baseline, context: Context, point: Mapping[str, Any]) -> dict[str, Any]:
+    """The baseline's hyper-parameters at a point of the method, as far as they are not its own defaults."""
+    hp: Any = hyper_parameters(load_method(context.method), dict(point), context.preset)
+    other = load_method(baseline.method or context.method)
+    default = other.PRESETS["paper" if baseline.method else context.preset]
+    values = {name: getattr(hp, its) for name, its in _names(baseline, context.method).items()}
+    first = next(context.plan(dict(point)).chain()).student.kwargs.get("projection")
+    if (
+        first == context.setting.teacher_dim
+        and "keep_projection" not in values
+        and hasattr(default, "keep_projection")
+    ):
+        values["keep_projection"] = True
+    weights = {name: value for name, value in point.items() if is_weight(name)}
+    values = {**values, **baseline.values}
+    return {**{name: value for name, value in values.items() if value != getattr(default, name)}, **weights}
+
+
+def _names(baseline: Baseline, method: str) -> dict[str, str]:
+    """The baseline's hyper-parameters that a method has, too, and their names there."""
+    known = {field.name for field in fields_of(load_method(method))}
+    names = {}
+    for field in fields_of(load_method(baseline.method or method)):
+        its = baseline.named.get(field.name, "")
+        its = its if its in known else field.name
+        if its in known:
+            names[field.name] = its
+    return names
+
+
+def _space(baseline: Baseline, options: SweepOptions, context: Context) -> Space:
+    """The sweep's domains of what both methods have, and rates of the baseline's where it has none."""
+    space, ranges = options.space, getattr(load_sampler(options.sampler), "NEEDS_RANGES", False)
+    names = {
+        name: its for name, its in _names(baseline, options.method).items() if name not in baseline.values
+    }
+    names |= {name: name for name in space.domains if is_weight(name)}
+    domains: dict[str, Domain] = {
+        name: space.domains[its] for name, its in names.items() if its in space.domains
+    }
+    middle = {}
+    known = {field.name for field in fields_of(load_method(baseline.method or options.method))}
+    for name, rates in baseline.rates.items():
+        if name in known and name not in domains:
+            domains[name] = Float(rates[0], rates[-1], log=True) if ranges else Categorical(rates)
+            middle[name] = rates[len(rates) // 2]
+    values = shared_values(baseline, context, first_point(space))
+
+    def seeded(point: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        if point is None:
+            return None
+        return {name: middle[name] if name in middle else point[names[name]] for name in domains}
+
+    return Space(
+        baseline.method or options.method,
+        domains,
+        fixed={name: value for name, value in values.items() if name not in domains},
+        first=seeded(space.first),
+        second=seeded(space.second),
+        section=space.section,
+    )

@@ -410,6 +410,13 @@ def passes(stage: Stage, rows: Mapping[str, int]) -> str:
     return f"Length: {'; '.join(named)}."
 
 
+def labelled_rows(workspace: Workspace, stage: Stage) -> int:
+    """Number of rows of all that a plan reads beside bare texts: pairs, claims, or a task's rows."""
+    read = [_without_recordings(part.examples) for part in stage.chain()]
+    labelled = {each.fingerprint: each for each in read if set(each.columns) != {"text"} or each.values}
+    return sum(count_rows(workspace, each) for each in labelled.values())
+
+
 def _rows(workspace: Workspace, examples: Examples) -> int:
     return count_rows(workspace, _without_recordings(examples))
 

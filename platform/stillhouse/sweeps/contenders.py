@@ -51,23 +51,25 @@ class Contenders:
 
     Attributes:
         best: The sweep's best student.
-        baseline: Stage and hyper-parameters of the baseline of equal work; None if it diverged.
+        baseline: The baseline's best student; None if there is none.
         prepared: The data and the locked test suite.
         device: Device that they encode on; the CPU if the driver does not have it.
         trial: The student of the trial that was refitted; None where the best student is a trial's own.
+        baseline_trial: The same of the baseline, where only its best student is a refit.
     """
 
     best: Candidate
-    baseline: tuple[Stage, dict[str, Any]] | None
+    baseline: Candidate | None
     prepared: Prepared
     device: str
     trial: Candidate | None = None
+    baseline_trial: Candidate | None = None
 
     @property
     def fingerprint(self) -> str:
         """Identifies the models and the suite."""
-        stages = [self.best.stage.fingerprint, self.baseline[0].fingerprint if self.baseline else ""]
-        stages += [self.trial.stage.fingerprint] if self.trial else []
+        stages = [self.best.stage.fingerprint, self.baseline.stage.fingerprint if self.baseline else ""]
+        stages += [each.stage.fingerprint for each in (self.trial, self.baseline_trial) if each]
         return fingerprint([self.prepared.test.fingerprint, *stages, *self._teacher_reading()])
 
     def _teacher_reading(self) -> list[Prompts | int]:
@@ -84,20 +86,43 @@ class Contenders:
 
     def found_in(self, workspace: Workspace) -> "Contenders":
         """The same with the students' folders in a workspace, which may be another node's."""
-        best = replace(self.best, folder=workspace.path(self.best.stage))
-        trial = self.trial and replace(self.trial, folder=workspace.path(self.trial.stage))
-        return replace(self, best=best, trial=trial)
+        found: dict[str, Any] = {
+            name: replace(each, folder=workspace.path(each.stage))
+            for name in ("best", "baseline", "trial", "baseline_trial")
+            if (each := getattr(self, name)) is not None
+        }
+        return replace(self, **found)
+
+    @property
+    def students(self) -> dict[str, Candidate]:
+        """The trained students, by the names that the comparison has for them."""
+        named = {
+            "student": self.best,
+            "trial": self.trial,
+            "baseline": self.baseline,
+            "baseline_trial": self.baseline_trial,
+        }
+        return {name: each for name, each in named.items() if each is not None}
+
+    @property
+    def of_equal_work(self) -> tuple[str, str]:
+        """The rows of the comparison that say whether the method is better than its baseline.
+
+        They are the best students, unless only one of them is a refit; then they are the trials.
+        """
+        if self.baseline is None or self.best.record.refit == self.baseline.record.refit:
+            return "student", "baseline"
+        return ("trial", "baseline") if self.trial else ("student", "baseline_trial")
 
     def encoders(self, workspace: Workspace) -> dict[str, tuple[Any, nn.Module | None]]:
         """Load each model by name: its encoder, and the module whose cost is measured, where there is one."""
         setting = self.prepared.setting
         device = usable_device(self.device)
-        student = encoder_in(self.best.folder, device)
         start = untrained(first_of(self.best.stage), workspace, device)
-        models: dict[str, tuple[Any, nn.Module | None]] = {"student": (student, _module(student))}
-        if self.trial:
-            before = encoder_in(self.trial.folder, device)
-            models["trial"] = (before, _module(before))
+        models: dict[str, tuple[Any, nn.Module | None]] = {}
+        for name, each in self.students.items():
+            encoder = encoder_in(each.folder, device)
+            models[name] = (encoder, _module(encoder))
         ranks = setting.get(Claims) is not None
         scorer = scoring_teacher(self.best.stage, workspace, device) if ranks else None
         if scorer is not None:
@@ -105,9 +130,6 @@ class Contenders:
         elif not ranks and not asks(setting):
             taught_by = teacher_of(self.best.stage, setting)
             models["teacher"] = teacher(taught_by, setting.teacher_length, device)
-        if self.baseline:
-            baseline = encoder_in(workspace.path(self.baseline[0]), device)
-            models["baseline"] = (baseline, _module(baseline))
         return {**models, "untrained": (start, _module(start))}
 
 

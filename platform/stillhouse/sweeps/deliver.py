@@ -52,7 +52,8 @@ from stillhouse.search.study_backup import STUDY
 from stillhouse.search.trial import Context
 from stillhouse.students.export.modules import STOCK, TOWERS
 from stillhouse.students.sizes import sizes
-from stillhouse.sweeps.baseline import Baseline, baseline_name, rates_of
+from stillhouse.sweeps.baseline import Tried
+from stillhouse.sweeps.checks import labelled_rows
 from stillhouse.sweeps.contenders import (
     Candidate,
     Contenders,
@@ -75,14 +76,19 @@ from stillhouse.sweeps.findings import Findings, findings_of
 from stillhouse.sweeps.refit import chosen_student, refit_remark
 from stillhouse.sweeps.room import Room
 from stillhouse.sweeps.test_log import record_test_use
-from stillhouse.sweeps.verdict import RIVALS, Verdict, figure_on_test, verdict_on, word_of
+from stillhouse.sweeps.verdict import Verdict, figure_on_test, verdict_on, word_of
 from stillhouse.training.facts import read_facts
 from stillhouse.training.models import form_of
 from stillhouse.values.data import Teacher
 from stillhouse.values.stage import Stage
 
 _WHEREVER = Need()
-_TESTED = {"student": "best student", "trial": "best trial's student", "untrained": "untrained student"}
+_TESTED = {
+    "student": "best student",
+    "trial": "best trial's student",
+    "baseline_trial": "baseline's best trial",
+    "untrained": "untrained student",
+}
 
 
 def deliver(
@@ -92,20 +98,21 @@ def deliver(
     context: Context,
     folder: Path,
     records: list[TrialRecord],
-    baseline: Baseline,
+    baseline: Tried | str,
     observer: Observer,
     *,
     need: Need = _WHEREVER,
     register_anyway: bool = False,
     space: Space,
-    refits: Callable[[], Sequence[Candidate]] = tuple,
+    refits: Callable[[], tuple[Sequence[Candidate], Sequence[Candidate]]] = lambda: ((), ()),
 ) -> dict[str, Any]:
     """Print the trials, test, export and register the best student, draw the figures; skip what exists.
 
     A student that is worse than the baseline or than the untrained student on the test split, beyond chance,
-    is exported but not registered, unless ``register_anyway``. What ``refits`` trains, once the trials have
-    been printed, is delivered if it is better on dev. Models are
-    measured and exported, and figures drawn, where one worker of ``need``, a trial's resources, has room.
+    is exported but not registered, unless ``register_anyway``. ``baseline`` is its search, or why there is
+    none. What ``refits`` trains, once the trials have been printed, is delivered if it is better on dev; so
+    is the baseline's student chosen. Models are measured and exported, and figures drawn, where one worker of
+    ``need``, a trial's resources, has room.
 
     Returns:
         The content of `--json`. ``student`` is None when no trial ran to its end.
@@ -116,6 +123,7 @@ def deliver(
     trial = _choose(records, context, workspace)
     teacher_dev = _teacher_dev(prepared, context, folder, trial, room)
     against = _show_trials(records, trial, context, teacher_dev)
+    observer.compared(records, against)
     reused = reuse((context.plan(dict(r.hyper_parameters)) for r in records if r.values), workspace)
     findings = findings_of(context, space, records, folder / STUDY)
     trials = [_trial(record, against.get(record.number)) for record in records]
@@ -125,26 +133,22 @@ def deliver(
         say("no trial ran to its end: see the reasons above.")
         no_models = dict.fromkeys(("student", "teacher", "baseline", "untrained"))
         return {**no_models, "trials": trials, "front": [], "stages": stages, **findings.report()}
-    again = refits()
-    best = chosen_student(trial, again, context.quality)
-    before = trial if best.record.refit else None
-    contenders = Contenders(best, baseline.best(), prepared, context.where.device, before)
-    if contenders.baseline is None:
-        say("no baseline: it failed with each of its learning rates.")
+    again, others = refits()
+    contenders = _contenders(trial, again, baseline, others, prepared, context)
+    best, rows = contenders.best, [*records, *(refit.record for refit in again)]
     tested = _tested(contenders, workspace, folder, observer, room)
-    rows = [*records, *(refit.record for refit in again)]
-    _tell_how_trained(tested, contenders, records, len(again), len(rates_of(context.method)))
-    titles = {who: title_of(who, tested) for who in tested}
-    verdict = verdict_on(tested, context.quality, titles)
-    for each in tested.values():
-        each.pop("items", None)
+    _tell_how_trained(tested, contenders, len(records), baseline, workspace)
+    verdict = _verdict(tested, context.quality, contenders)
     about = _about(contenders, workspace)
+    means = baseline if isinstance(baseline, str) else means_of(tested, contenders.of_equal_work)
+    judged = [*verdict.sentences(), means]
     remarks = [
-        *refit_remark(best.record, before.record if before else None, context.quality),
-        *remarks_on(verdict, prepared.facts),
+        *refit_remark(best.record, trial.record, context.quality),
+        *judged,
+        *([line] if (line := data_line(prepared.facts)) else []),
         *_measured_on(about["test"]),
     ]
-    export, parity = _export(name, context, contenders, tested, folder, room, verdict.sentences())
+    export, parity = _export(name, context, contenders, tested, folder, room, judged)
     first = headline(tested, verdict.figure)
     show(f"\n{first}\n" if first else "")
     show(comparison_table(tested))
@@ -153,7 +157,7 @@ def deliver(
     _say_details(records, reused, findings)
     show(f"exported: {export} ({_form_of(export)}, lowest cosine to the evaluated student {parity:.7f})")
     report = {
-        **_report(tested, contenders, export, trials),
+        **_report(tested, contenders, export, trials, baseline),
         "about": about,
         "refits": [_trial(refit.record) for refit in again],
         "front": [record.number for record in front(records)],
@@ -182,24 +186,72 @@ def _say_details(records: Sequence[TrialRecord], reused: Sequence[Reuse], findin
         show(f"Pareto front, {second_name(records)}: trials {', '.join(str(r.number) for r in best)}")
 
 
+def _contenders(
+    trial: Candidate,
+    refits: Sequence[Candidate],
+    baseline: Tried | str,
+    others: Sequence[Candidate],
+    prepared: Prepared,
+    context: Context,
+) -> Contenders:
+    """Choose the best student and the baseline's by dev; their trials are tested where they are refits."""
+    best, quality, device = (
+        chosen_student(trial, refits, context.quality),
+        context.quality,
+        context.where.device,
+    )
+    found = Contenders(best, None, prepared, device, trial if best.record.refit else None)
+    if isinstance(baseline, str):
+        return found
+    start = _choose(baseline.records, baseline.context, context.workspace)
+    assert start is not None, "a baseline has a trial that ran to its end"
+    other = chosen_student(start, others, quality, baseline.title)
+    alone = other.record.refit and not best.record.refit
+    return dataclasses.replace(found, baseline=other, baseline_trial=start if alone else None)
+
+
 def _tell_how_trained(
     tested: dict[str, dict[str, Any]],
     contenders: Contenders,
-    records: Sequence[TrialRecord],
-    refits: int,
-    rates: int,
+    trials: int,
+    baseline: Tried | str,
+    workspace: Workspace,
 ) -> None:
-    """Add to each model of the final comparison how many examples it saw, and what it was chosen from."""
-    trials = f"{len(records)} trial{'s' * (len(records) != 1)}"
-    longer = f", {refits} refit{'s' * (refits != 1)}" if refits else ""
-    best = contenders.best.record
-    tested["student"] |= {"examples": best.examples, "chosen_from": f"{trials}{longer}"}
-    if contenders.trial is not None:
-        tested["trial"] |= {"examples": contenders.trial.record.examples, "chosen_from": trials}
-    if contenders.baseline is not None:
-        examples = contenders.baseline[0].examples_in_all
-        tested["baseline"] |= {"examples": examples, "chosen_from": f"{rates} learning rates"}
-    tested["untrained"]["examples"] = 0
+    """Add to each student what it had: trials to be chosen from, examples, labelled rows, a refit."""
+    if isinstance(baseline, Tried):
+        tested["baseline"]["title"] = baseline.title
+    for who, each in contenders.students.items():
+        tried = isinstance(baseline, Tried) and who.startswith("baseline")
+        tested[who] |= {
+            "trials": len(baseline.records) if tried else trials,  # type: ignore[union-attr]
+            "refitted": each.record.refit,
+            "examples": each.stage.examples_in_all,
+            "labelled": labelled_rows(workspace, each.stage),
+        }
+    tested["untrained"] |= {"examples": 0, "labelled": 0}
+
+
+def _verdict(tested: dict[str, dict[str, Any]], quality: str, contenders: Contenders) -> Verdict:
+    """Compare the models by the items of the test figure, which are not kept any longer."""
+    titles = {who: title_of(who, tested) for who in tested}
+    found = verdict_on(tested, quality, titles, contenders.of_equal_work)
+    for each in tested.values():
+        each.pop("items", None)
+    return found
+
+
+def means_of(tested: Mapping[str, Mapping[str, Any]], rows: tuple[str, str]) -> str:
+    """Say what the two rows that the verdict on the method rests on had."""
+    own, other = (tested[who] for who in rows)
+    trials = f"{own['trials']} and {other['trials']} trials"
+    work = [f"{row['examples']:,} examples and {row['labelled']:,} labelled rows" for row in (own, other)]
+    again = "a refit, " * (own["refitted"] and other["refitted"])
+    names = f"The {title_of(rows[0], tested)} and the {title_of(rows[1], tested)}".replace("The its", "Its")
+    if work[0] != work[1]:
+        return f"{names} had {work[0]} against {work[1]}, chosen from {trials}."
+    if own["trials"] == other["trials"]:
+        return f"{names} had equal means: {own['trials']} trials, {again}{work[0]}."
+    return f"{names} had equal work ({again}{work[0]}), but were chosen from {trials}."
 
 
 def _form_of(export: Path) -> str:
@@ -229,8 +281,6 @@ def _tested(
             if name.startswith("tfidf_test_")
         }
         tested["TF-IDF"] = {"metrics": order, "cost": {}}
-    if "baseline" in tested:
-        tested["baseline"]["title"] = baseline_name(observer.context.method)
     write_note(path, tested)
     return tested
 
@@ -251,7 +301,7 @@ def _test_all(contenders: Contenders, quality: str, workspace: Workspace) -> dic
             measured = _cost(encoder, module, contenders.prepared)
         machine = describe_machine(int(measured["threads"])) if "threads" in measured else {}
         tested[who] = {"metrics": figures, "cost": measured, "machine": machine}
-        if who in ("student", *RIVALS) and (kept := items.get(figure_on_test(quality, figures))):
+        if who != "teacher" and (kept := items.get(figure_on_test(quality, figures))):
             tested[who]["items"] = as_data(kept)
         job_clock().step(number, len(found))
         tell(f"tested the {_TESTED.get(who, who)}, {number} of {len(found)} models")
@@ -317,7 +367,7 @@ def _track(
 ) -> None:
     """Log the figures and the report to the sweep's run."""
     write_json(folder / "report.json", report)
-    others = ("trial", "teacher", "baseline", "untrained", "TF-IDF")
+    others = ("trial", "teacher", "baseline", "baseline_trial", "untrained", "TF-IDF")
     tested = {**{who: report[who] for who in others if report.get(who)}, "student": report["student"]}
     reused = [Reuse(**kind) for kind in report["stages"]]
     tables = [
@@ -380,11 +430,6 @@ def _draw(
         write_figures(folder, records, quality, study=copy, **given)
 
 
-def remarks_on(verdict: Verdict, facts: dict[str, Any]) -> list[str]:
-    """Return remarks on the final comparison: how sure it is, and whose queries are searched."""
-    return [part for part in (*verdict.sentences(), data_line(facts)) if part]
-
-
 def _register(observer: Observer, report: dict[str, Any], verdict: Verdict) -> None:
     """Register the exported student, or say why it is not; its version may come when MLflow answers."""
     if report["registered_as"] is None:
@@ -403,12 +448,19 @@ def _report(
     contenders: Contenders,
     export: Path,
     trials: list[dict[str, Any]],
+    tried: Tried | str,
 ) -> dict[str, Any]:
     best, baseline = contenders.best, None
-    if contenders.baseline:
-        ranks = contenders.prepared.setting.get(Claims) is not None
-        name = best.stage.label if ranks else "mse"
-        baseline = {**tested["baseline"], "method": name, "hyper_parameters": contenders.baseline[1]}
+    if contenders.baseline and isinstance(tried, Tried):
+        chosen = contenders.baseline.record
+        baseline = {
+            **tested["baseline"],
+            "method": tried.context.method,
+            "trial": chosen.number,
+            "hyper_parameters": dict(chosen.hyper_parameters),
+            "dev": dict(chosen.metrics),
+            "searched": [_trial(record) for record in tried.records],
+        }
     return {
         "student": {
             **tested["student"],
@@ -419,7 +471,7 @@ def _report(
             "dev": dict(best.record.metrics),
             "weights_sha256": read_manifest(best.folder)["weights_sha256"],
         },
-        **({"trial": tested["trial"]} if "trial" in tested else {}),
+        **{who: tested[who] for who in ("trial", "baseline_trial") if who in tested},
         "teacher": tested.get("teacher"),
         **({"TF-IDF": tested["TF-IDF"]} if "TF-IDF" in tested else {}),
         "baseline": baseline,

@@ -1,6 +1,5 @@
 """About how many seconds a sweep will still take: its search, its refits, its test and export."""
 
-import contextlib
 import itertools
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -8,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.errors import BadInput
 from stillhouse.core.job_clock import JobClock, Steps
 from stillhouse.core.notes import read_note, write_note
 from stillhouse.methods import load_method
@@ -18,7 +16,7 @@ from stillhouse.search.scheduler import NEARLY_DONE
 from stillhouse.search.schedulers import load_scheduler
 from stillhouse.search.shared_stages import first_point, shared_stages
 from stillhouse.search.trial import Context
-from stillhouse.sweeps.baseline import baseline_choices
+from stillhouse.sweeps.baseline import BaselineSearch
 from stillhouse.training.estimate import (
     Course,
     Kind,
@@ -55,7 +53,7 @@ class Remaining:
 
     Attributes:
         shared: Stages that all trials share, trained before them one after the other.
-        students: Stages of the search's students: those in training, then the baseline's, then the trials'.
+        students: Stages of the trials that have not ended, the method's and then the baseline's.
         refits: Stages of the refits, begun or not.
         stops: Expected early ends of trials.
         stoppable: Places among ``students`` of the trials that may be stopped.
@@ -185,89 +183,114 @@ def seconds_per_model(workspace: Workspace) -> float:
     return 0.0
 
 
+class SearchAhead:
+    """A search as far as it is still to come: the method's, or that of its baseline.
+
+    Args:
+        options: The search.
+        context: What its trials share.
+        workspace: Its workspace.
+
+    Attributes:
+        plan: Plan of any trial.
+        shared: Stages that all its trials share.
+        ended: Number of trials that have ended.
+        observer: Knows the trials that run; None before they do.
+    """
+
+    def __init__(self, options: SweepOptions, context: Context, workspace: Workspace) -> None:
+        self.options, self.workspace, self.ended = options, workspace, 0
+        self.plan = context.plan(first_point(options.space))
+        self.shared: Sequence[Stage] = shared_stages(context, options.space)
+        self.observer: Observer | None = None
+        self._kept = [stage.fingerprint for stage in self.shared]
+
+    @property
+    def own(self) -> list[Stage]:
+        """The stages of a trial that it shares with no other."""
+        return [part for part in self.plan.chain() if part.fingerprint not in self._kept]
+
+    def jobs(self, full: int) -> list[tuple[list[Part], bool]]:
+        """The stages of every trial that has not ended, and whether it may be stopped early."""
+        first = str(load_method(self.options.method).PRUNABLE_FROM)
+
+        def of(stage: Stage) -> list[Part]:
+            return parts_of(stage, self.workspace, without=self._kept, judged_from=first)
+
+        running = {} if self.observer is None else dict(self.observer.running)
+        ended = self.ended if self.observer is None else max(self.ended, len(self.observer.over))
+        new = range(min(self.options.trials, ended + len(running)), self.options.trials)
+        # Another sweep may have trained the point that stands for what has not begun.
+        stages = [*(of(stage) for stage in running.values()), *([as_if_new(of(self.plan))] * len(new))]
+        return [(parts, number >= full) for parts, number in zip(stages, [*running, *new], strict=True)]
+
+
 class Forecast:
     """Forecast of a sweep that is planned, is about to run, or runs.
 
     Args:
         options: The sweep.
         context: What all trials share.
-        plan: Plan of any trial.
         workspace: Its workspace.
         slots: Trials at once.
         refit: Setting of the refits; None if there are none.
+        baseline: The baseline's search; None if there is none.
 
     Attributes:
-        shared: Stages that all trials share.
-        baseline: Plans of the baseline's students; none once it is over.
+        method: The method's search.
+        searches: That one and, where there is one, the baseline's.
         refits: Plans of the refits; none once they are over.
         refit_cores: Cores of a refit.
-        ended: Number of trials that have ended.
         models: Models that are tested; 0 where nothing is left to test.
-        observer: Knows the trials and refits that run; None before they do.
     """
 
     def __init__(
         self,
         options: SweepOptions,
         context: Context,
-        plan: Stage,
         workspace: Workspace,
         *,
         slots: int = 1,
         refit: Setting | None = None,
+        baseline: BaselineSearch | None = None,
     ) -> None:
-        self.options, self.plan, self.workspace, self.slots = options, plan, workspace, slots
+        self.options, self.workspace, self.slots, self.baseline = options, workspace, slots, baseline
         self.cores = self.refit_cores = options.need.cpus * options.need.workers
-        self.shared: Sequence[Stage] = shared_stages(context, options.space)
-        self.baseline: Sequence[Stage] = ()
+        self.method = SearchAhead(options, context, workspace)
+        self.searches = [self.method]
+        if baseline:
+            self.searches.append(SearchAhead(baseline.options, baseline.context, workspace))
         self.refits: Sequence[Stage] = ()
-        point = first_point(options.space)
-        with contextlib.suppress(BadInput):  # The rows that tell its work may be recorded by a shared stage.
-            by_baseline, choices = baseline_choices(context, plan, point)
-            self.baseline = [by_baseline.plan(values) for values in choices]
         if refit is not None:
-            longer = replace(context, setting=refit, points=()).plan(point)
-            self.refits = [longer] * min(options.experiment.budget.refit.top, options.trials)
-        self.ended, self.models = 0, tested_models(refit is not None)
-        self.observer: Observer | None = None
+            longer, point = replace(context, setting=refit, points=()), first_point(options.space)
+            top = options.experiment.budget.refit.top
+            self.refits = [longer.plan(point)] * min(top, options.trials)
+            if baseline:
+                again = baseline.refitted(longer, point).plan(first_point(baseline.options.space))
+                self.refits = [*self.refits, *([again] * min(top, baseline.options.trials))]
+        self.models = tested_models(refit is not None)
         self._paces = Paces(workspace)
         self._stops, self._full = stops_of(options)
 
     def stages(self) -> list[tuple[Stage, int]]:
         """Every stage that the whole sweep trains, and how often."""
-        kept = {stage.fingerprint for stage in self.shared}
-        trial = [part for part in self.plan.chain() if part.fingerprint not in kept]
-        others = [part for plan in (*self.baseline, *self.refits) for part in plan.chain()]
-        numbers = ((self.shared, 1), (trial, self.options.trials), (others, 1))
-        return [(part, number) for parts, number in numbers for part in parts]
+        found = [(part, 1) for each in self.searches for part in each.shared]
+        found += [(part, each.options.trials) for each in self.searches for part in each.own]
+        return found + [(part, 1) for plan in self.refits for part in plan.chain()]
 
     def remaining(self) -> Remaining:
         """Return the work that is left now."""
-        kept = [stage.fingerprint for stage in self.shared]
-        first = str(load_method(self.options.method).PRUNABLE_FROM)
-
-        def of(stage: Stage) -> list[Part]:
-            return parts_of(stage, self.workspace, without=kept, judged_from=first)
-
-        trials = {} if self.observer is None else dict(self.observer.running)
-        ended = self.ended if self.observer is None else max(self.ended, len(self.observer.over))
-        baseline = [parts_of(stage, self.workspace) for stage in self.baseline]
-        baseline = [parts for parts in baseline if not all(part.done for part in parts)]
-        begun = [parts for parts in baseline if any(part.done or part.course.seen for part in parts)]
-        new = [parts for parts in baseline if parts not in begun]
-        waiting = max(0, self.options.trials - ended - len(trials))
-        numbers = [*trials, *range(self.options.trials - waiting, self.options.trials)]
-        jobs = [*begun, *(of(stage) for stage in trials.values())]
-        before = [*range(len(begun), len(jobs)), *range(len(jobs) + len(new), len(jobs) + len(new) + waiting)]
-        refits = [parts_of(each, self.workspace) for each in (self.observer.refits if self.observer else ())]
+        jobs = [job for each in self.searches for job in each.jobs(self._full)]
+        begun = [stage for each in self.searches if each.observer for stage in each.observer.refits]
+        refits = [parts_of(each, self.workspace) for each in begun]
         # Another sweep may have trained the point that stands for what has not begun.
         refits = refits or [as_if_new(parts_of(stage, self.workspace)) for stage in self.refits]
         return Remaining(
-            shared=[parts_of(stage, self.workspace) for stage in self.shared],
-            students=[*jobs, *new, *([as_if_new(of(self.plan))] * waiting)],
+            shared=[parts_of(stage, self.workspace) for each in self.searches for stage in each.shared],
+            students=[parts for parts, _ in jobs],
             refits=refits if self.refits else [],
             stops=self._stops,
-            stoppable={at for at, number in zip(before, numbers, strict=True) if number >= self._full},
+            stoppable={at for at, (_, stoppable) in enumerate(jobs) if stoppable},
             slots=self.slots,
             cores=self.cores,
             refit_cores=self.refit_cores,

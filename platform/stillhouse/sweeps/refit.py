@@ -2,12 +2,14 @@
 
 A search compares hyper-parameters with short trials. The student that is delivered has those of one of the
 best trials and a budget of its own, `experiments.budget.Refit`. Of the refits and the best trial the one with
-the best dev figure is delivered.
+the best dev figure is delivered. The best trials of the baseline are trained again beside them.
 """
 
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from stillhouse.cluster.resources import Need, largest_share
@@ -19,62 +21,92 @@ from stillhouse.search.shared_stages import build_stage
 from stillhouse.search.trial import Context, attempted, reason_of
 from stillhouse.sweeps.contenders import Candidate
 from stillhouse.tracking import readable
-from stillhouse.training.follower import PlanFollower
 from stillhouse.values.stage import Stage
 
 
-def refit(
-    context: Context, need: Need, records: Sequence[TrialRecord], top: int, observer: Observer
-) -> list[Candidate]:
-    """Train the best trials again, all at once as tasks of the cluster; what is finished is not trained.
+@dataclass(frozen=True)
+class Refitting:
+    """A trial that is trained again.
+
+    Attributes:
+        trial: The trial.
+        context: What the refits of its search share.
+        observer: Reports the runs of its search.
+    """
+
+    trial: TrialRecord
+    context: Context
+    observer: Observer
+
+    @cached_property
+    def stage(self) -> Stage:
+        """The last stage of its plan."""
+        return self.context.plan(dict(self.trial.hyper_parameters))
+
+    @property
+    def title(self) -> str:
+        """Its name in lines."""
+        return self.observer.title_of_refit(self.trial.number)
+
+    def ended(self, reason: str) -> Candidate | None:
+        """Report how it ended; return its student, or None if it failed for a reason."""
+        workspace, quality = self.context.workspace, self.context.quality
+        record = refit_record(self.trial, self.stage, quality, workspace, reason)
+        self.observer.refit_ended(record, self.stage)
+        now = f" failed: {reason}" if reason else f": {_figure(quality, record.metrics)}"
+        tell(f"{self.title}{now}; the trial has {_figure(quality, self.trial.metrics)}")
+        return None if reason else Candidate(record, self.stage, workspace.path(self.stage))
+
+
+def refits_of(
+    context: Context, records: Sequence[TrialRecord], top: int, observer: Observer
+) -> list[Refitting]:
+    """The best trials of a search, to be trained again.
 
     Args:
         context: What the trials share, with the setting of the refit.
-        need: Resources of one trial. A single process takes its share of a node instead, since no trial runs.
         records: All trials.
         top: Number of trials.
         observer: Reports the runs.
+    """
+    return [Refitting(record, context, observer) for record in best_records(records)[:top]]
+
+
+def refit(refits: Sequence[Refitting], need: Need) -> list[Candidate | None]:
+    """Train trials again, all at once as tasks of the cluster; what is finished is not trained.
+
+    Args:
+        refits: The trials.
+        need: Resources of one trial. A single process takes its share of a node instead, since no trial runs.
 
     Returns:
-        The students, best first on dev; one that failed is left out.
+        The student of each; None for one that failed.
     """
-    chosen = best_records(records)[:top]
-    if not chosen:
+    if not refits:
         return []
-    need = largest_share(need, len(chosen))
-    # A task that waits for the search pool would lend its CPU to another task, so it searches itself.
-    threads = context.where.threads if need.nested else max(1, int(need.cpus))
-    context = dataclasses.replace(
-        context, where=dataclasses.replace(context.where, search=None, threads=threads)
+    lengths = " and ".join(f"{length:,}" for length in dict.fromkeys(r.stage.examples_in_all for r in refits))
+    say(f"\n{', '.join(each.title for each in refits)}: {lengths} examples each")
+    for each in refits:
+        each.observer.refit_started(each.trial, each.stage)
+    reasons = _train(
+        [r for r in refits if not r.context.workspace.finished(r.stage)], largest_share(need, len(refits))
     )
-    workspace = context.workspace
-    plans = [(record, context.plan(dict(record.hyper_parameters))) for record in chosen]
-    missing = [(record, stage) for record, stage in plans if not workspace.finished(stage)]
-    numbers = ", ".join(str(record.number) for record, _ in plans)
-    examples, several = plans[0][1].examples_in_all, "s" if len(plans) > 1 else ""
-    say(f"\nrefit of trial{several} {numbers}: {examples:,} examples each")
-    for record, stage in plans:
-        observer.refit_started(record, stage)
-    reasons = _train(missing, context, need, observer.follower)
-    students = []
-    for trial, stage in plans:
-        reason = reasons.get(trial.number, "")
-        record = refit_record(trial, stage, context.quality, workspace, reason)
-        observer.refit_ended(record, stage)
-        now = f"{record.title} failed: {reason}"
-        if not reason:
-            now = f"{record.title}: {_figure(context.quality, record.metrics)}"
-        tell(f"{now}; the trial has {_figure(context.quality, trial.metrics)}")
-        if not reason:
-            students.append(Candidate(record, stage, workspace.path(stage)))
-    return sorted(students, key=lambda student: _quality(student, context.quality), reverse=True)
+    return [each.ended(reasons.get(each.title, "")) for each in refits]
 
 
-def chosen_student(trial: Candidate, refits: Sequence[Candidate], quality: str) -> Candidate:
-    """Choose what is delivered, by dev: the best refit, unless the trial's own student is better."""
+def chosen_student(trial: Candidate, refits: Sequence[Candidate], quality: str, title: str = "") -> Candidate:
+    """Choose what is delivered, by dev: the best refit, unless the trial's own student is better.
+
+    Args:
+        trial: The best trial.
+        refits: The refits.
+        quality: The dev figure.
+        title: The baseline that it is a student of; empty for the method.
+    """
     best = max((trial, *refits), key=lambda student: _quality(student, quality))
     if refits and not best.record.refit:
-        say(f"No refit is better than trial {trial.record.number} on dev, whose student is delivered.")
+        who = f"{title}, trial {trial.record.number}" if title else f"trial {trial.record.number}"
+        say(f"No refit is better than {who} on dev, whose student is {'tested' if title else 'delivered'}.")
     return best
 
 
@@ -105,45 +137,40 @@ def refit_record(
     )
 
 
-def refit_remark(best: TrialRecord, trial: TrialRecord | None, quality: str) -> list[str]:
+def refit_remark(best: TrialRecord, trial: TrialRecord, quality: str) -> list[str]:
     """Say beside the final comparison that the best student is a refit, and how long it was trained."""
-    if trial is None:
+    if not best.refit:
         return []
     return [
         f"The best student is the {best.title}: {best.examples:,} examples instead of {trial.examples:,}, "
-        f"{_figure(quality, best.metrics)} on dev instead of {trial.metrics.get(quality, math.nan):.4f}. "
-        "The baseline was trained as long as one trial, not as long as the refit."
+        f"{_figure(quality, best.metrics)} on dev instead of {trial.metrics.get(quality, math.nan):.4f}."
     ]
 
 
-def _train(
-    plans: Sequence[tuple[TrialRecord, Stage]], context: Context, need: Need, follower: PlanFollower
-) -> dict[int, str]:
-    """Train plans at once; return why each of those that failed did, by trial."""
+def _train(refits: Sequence[Refitting], need: Need) -> dict[str, str]:
+    """Train plans at once; return why each of those that failed did, by title."""
     import ray
 
-    train = ray.remote(_retrained).options(**need.options)
-    running = {
-        train.remote(stage, context, record.hyper_parameters): record.number for record, stage in plans
-    }
-    reasons: dict[int, str] = {}
-    for record, stage in plans:
-        follower.follow(_title(record.number), stage)
+    train, running = ray.remote(_retrained).options(**need.options), dict[Any, Refitting]()
+    for each in refits:
+        # A task that waits for the search pool would lend its CPU to another task, so it searches itself.
+        threads = each.context.where.threads if need.nested else max(1, int(need.cpus))
+        where = dataclasses.replace(each.context.where, search=None, threads=threads)
+        context = dataclasses.replace(each.context, where=where)
+        running[train.remote(each.stage, context, each.trial.hyper_parameters)] = each
+        each.observer.follower.follow(each.title, each.stage)
+    reasons: dict[str, str] = {}
     while running:
         (task,), _ = ray.wait(list(running), num_returns=1)
-        number = running.pop(task)
-        follower.leave(_title(number))
+        each = running.pop(task)
+        each.observer.follower.leave(each.title)
         if reason := reason_of(task):
-            reasons[number] = reason
+            reasons[each.title] = reason
     return reasons
 
 
 def _retrained(stage: Stage, context: Context, values: Mapping[str, Any]) -> str:
     return attempted(lambda: build_stage(stage, context), values)
-
-
-def _title(number: int) -> str:
-    return f"refit of trial {number}"
 
 
 def _quality(student: Candidate, quality: str) -> float:

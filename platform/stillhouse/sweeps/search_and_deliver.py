@@ -1,4 +1,4 @@
-"""The second half of a sweep: search, train the baseline beside it, deliver the best student."""
+"""The second half of a sweep: search, search the baseline, deliver the best student."""
 
 import dataclasses
 from pathlib import Path
@@ -8,6 +8,7 @@ from stillhouse.cluster.resources import largest_share
 from stillhouse.cluster.slots import Slots
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import doing, say
+from stillhouse.core.errors import BadInput, Hindered
 from stillhouse.core.job_clock import JobClock
 from stillhouse.core.notes import EXPORT_NOTE
 from stillhouse.evaluation.retrieval import DocSearch, LocalSearch, start_search_pool
@@ -16,21 +17,22 @@ from stillhouse.experiments.fields import stated
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.search.effects import without_idle
 from stillhouse.search.observer import Observer, open_tracker
-from stillhouse.search.options import LATENCY, SweepOptions
+from stillhouse.search.options import SweepOptions
 from stillhouse.search.published_sweep import PublishedSweep
-from stillhouse.search.records import TrialRecord
+from stillhouse.search.records import TrialRecord, best_record
 from stillhouse.search.schedulers import points_of
 from stillhouse.search.shared_stages import build_shared, first_point
-from stillhouse.search.study_backup import STUDY, ended_trials
+from stillhouse.search.study_backup import BASELINE_STUDY, STUDIES, STUDY, ended_trials
 from stillhouse.search.trial import Context
 from stillhouse.search.tuner import search
 from stillhouse.sweeps.ahead import ahead_of_sweep
-from stillhouse.sweeps.baseline import Baseline, baseline_name
+from stillhouse.sweeps.baseline import BaselineSearch, Tried, baseline_search
 from stillhouse.sweeps.contenders import Candidate
 from stillhouse.sweeps.deliver import deliver
 from stillhouse.sweeps.dev_apart import resolution
 from stillhouse.sweeps.forecast import DELIVERY, REFITS, SEARCH, Forecast
-from stillhouse.sweeps.refit import refit
+from stillhouse.sweeps.refit import refit, refits_of
+from stillhouse.tracking import BASELINE
 from stillhouse.training.token_job import build_tokens_on_cluster
 from stillhouse.training.where import Where
 from stillhouse.values.stage import DevSuite
@@ -70,31 +72,29 @@ def search_and_deliver(
     plan = context.plan(options.space.any_point)
     # A labelled task has its own metric, which the last stage selects by.
     context = dataclasses.replace(context, quality=plan.dev.select if plan.dev else context.quality)
+    baseline, missing = baseline_search(options, context)
     tracker = open_tracker(workspace, folder, options.name)
-    facts = {"baseline": baseline_name(options.method), **prepared.facts, **stated(options.experiment)}
+    facts = {BASELINE: baseline.title if baseline else "none", **prepared.facts, **stated(options.experiment)}
     facts |= {f"data_{at}": "\n".join(each.lines()) for at, each in enumerate(prepared.understood, 1)}
     with Observer(options.name, context, tracker, facts, plan) as observer:
         if shown := resolution(prepared.setting.dev, context.quality, workspace):
             say(shown)
-        forecast = Forecast(options, context, plan, workspace, slots=slots(), refit=prepared.refit)
+        forecast = Forecast(
+            options, context, workspace, slots=slots(), refit=prepared.refit, baseline=baseline
+        )
         _advance(forecast, folder)
         say(ahead_of_sweep(forecast))
-        forecast.observer, clock.left = observer, lambda: forecast.left(clock)
+        clock.left = lambda: forecast.left(clock)
         with clock.part(SEARCH):
-            build_tokens_on_cluster(context.plan(first_point(options.space)), workspace)
-            build_shared(context, options.space, options.need)
-            baseline = Baseline(context, options.need, plan, first_point(options.space), observer.follower)
-            forecast.baseline = [baseline.context.plan(values) for values in baseline.choices]
-            if LATENCY in options.objectives:
-                baseline.wait()
-            with doing("running the trials"):
-                records = search(options, context, folder, observer, slots)
-            baseline.wait()
-            forecast.baseline = ()
+            forecast.method.observer = observer
+            records = _searched(options, context, folder, observer, slots)
+            tried = None
+            if baseline and best_record(records):
+                tried, missing = _tried(baseline, folder, observer, forecast, slots)
 
-        def refits() -> list[Candidate]:
+        def refits() -> tuple[list[Candidate], list[Candidate]]:
             with clock.part(REFITS, within=DELIVERY):
-                students = _refits(options, prepared, context, records, observer)
+                students = _refits(options, prepared, (context, records, observer), baseline, tried)
             forecast.refits = ()
             return students
 
@@ -106,7 +106,7 @@ def search_and_deliver(
                 context,
                 folder,
                 records,
-                baseline,
+                tried or missing,
                 observer,
                 need=options.need,
                 register_anyway=options.register_anyway,
@@ -115,6 +115,38 @@ def search_and_deliver(
             )
     PublishedSweep(workspace, folder).publish()
     return delivered
+
+
+def _searched(
+    options: SweepOptions,
+    context: Context,
+    folder: Path,
+    observer: Observer,
+    slots: Slots,
+    study: str = STUDY,
+) -> list[TrialRecord]:
+    """Build what the trials of a search share, and run them."""
+    build_tokens_on_cluster(context.plan(first_point(options.space)), context.workspace)
+    build_shared(context, options.space, options.need)
+    with doing(f"running the trials of the {observer.search}"):
+        return search(options, context, folder, observer, slots, study)
+
+
+def _tried(
+    baseline: BaselineSearch, folder: Path, observer: Observer, forecast: Forecast, slots: Slots
+) -> tuple[Tried | None, str]:
+    """Search the baseline; a search that fails leaves the sweep without one, and says why."""
+    own = observer.of_baseline(baseline.title, baseline.context)
+    forecast.searches[1].observer = own
+    try:
+        records = _searched(baseline.options, baseline.context, folder, own, slots, BASELINE_STUDY)
+    except Hindered:
+        raise
+    except BadInput as failed:
+        return None, f"No baseline: the {own.search} failed. {failed}"
+    if best_record(records) is None:
+        return None, f"No baseline: no trial of the {baseline.title} ran to its end."
+    return Tried(baseline.title, baseline.context, records, own), ""
 
 
 def _context(options: SweepOptions, prepared: Prepared, workspace: Workspace) -> Context:
@@ -140,25 +172,37 @@ def _context(options: SweepOptions, prepared: Prepared, workspace: Workspace) ->
 
 def _advance(forecast: Forecast, folder: Path) -> None:
     """Take into account what of a sweep is over, and how many cores a refit has on the cluster."""
-    forecast.ended = ended_trials(folder / STUDY)
+    for each, study in zip(forecast.searches, STUDIES, strict=False):
+        each.ended = ended_trials(folder / study)
     alone = largest_share(forecast.options.need, max(1, len(forecast.refits)))
     forecast.refit_cores = alone.cpus * alone.workers
-    if forecast.ended >= forecast.options.trials and (folder / EXPORT_NOTE).exists():
+    over = all(each.ended >= each.options.trials for each in forecast.searches)
+    if over and (folder / EXPORT_NOTE).exists():
         forecast.models, forecast.refits = 0, ()
 
 
 def _refits(
     options: SweepOptions,
     prepared: Prepared,
-    context: Context,
-    records: list[TrialRecord],
-    observer: Observer,
-) -> list[Candidate]:
-    """Train the best trials again, if the experiment asks for it."""
+    method: tuple[Context, list[TrialRecord], Observer],
+    baseline: BaselineSearch | None,
+    tried: Tried | None,
+) -> tuple[list[Candidate], list[Candidate]]:
+    """Train the best trials and those of the baseline again, side by side, if the experiment asks for it."""
     if prepared.refit is None:
-        return []
+        return [], []
+    context, records, observer = method
+    top = options.experiment.budget.refit.top
     longer = dataclasses.replace(context, setting=prepared.refit, points=())
-    return refit(longer, options.need, records, options.experiment.budget.refit.top, observer)
+    own, others = refits_of(longer, records, top, observer), []
+    if baseline and tried and own:
+        again = baseline.refitted(longer, own[0].trial.hyper_parameters)
+        others = refits_of(again, tried.records, top, tried.observer)
+    students = refit([*own, *others], options.need)
+    return (
+        [student for student in students[: len(own)] if student],
+        [student for student in students[len(own) :] if student],
+    )
 
 
 def _search_pool(dev: DevSuite, index: str) -> "Search | None":

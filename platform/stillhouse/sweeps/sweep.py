@@ -22,7 +22,7 @@ from stillhouse.preflight.finding import print_concerns
 from stillhouse.preflight.planned import texts_of
 from stillhouse.search.options import LATENCY, SweepOptions
 from stillhouse.search.published_sweep import PublishedSweep
-from stillhouse.search.study_backup import STUDY, ended_trials, restore_study
+from stillhouse.search.study_backup import STUDY, ended_trials, restore_studies
 from stillhouse.sweeps.begun import changes_since, search_of, write_experiment
 from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
 from stillhouse.sweeps.forecast import EMBEDDING, READING, keep_seconds, tested_models
@@ -152,7 +152,7 @@ def _checked_folder(options: SweepOptions) -> Iterator[None]:
     with locked(lock_of_sweep(folder), wait=False, held=held):
         PublishedSweep(Workspace(options.root.resolve(), remote_at(options.remote)), folder).restore()
         check_same_sweep(options)
-        restore_study(folder)
+        restore_studies(folder)
         yield
 
 

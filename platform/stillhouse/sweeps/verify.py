@@ -16,7 +16,7 @@ from stillhouse.core.integrity import MARKER, QUARANTINE, damaged_files
 from stillhouse.core.json_text import parse_line
 from stillhouse.core.notes import EXPORT_NOTE, NOTES, SWEEP_NOTE, SWEEPS, sound_note
 from stillhouse.experiments.vocabulary import WordTable
-from stillhouse.search.study_backup import BACKUP, STUDY
+from stillhouse.search.study_backup import STUDIES
 from stillhouse.sweeps.export import damage_of_export
 from stillhouse.sweeps.test_log import TEST_LOG
 from stillhouse.teachers.store import verify_store
@@ -170,9 +170,9 @@ def _checkpoints(folder: Path) -> Checked:
 
 
 def _sweep(folder: Path) -> Iterator[Checked]:
-    for name in (STUDY, BACKUP):
+    for name in (*STUDIES, *STUDIES.values()):
         if (folder / name).exists():
-            remedy = "the sweep backs it up again" if name == BACKUP else "the next start takes its backup"
+            remedy = "the next start takes its backup" if name in STUDIES else "the sweep backs it up again"
             yield _guarded(SWEEPS, folder / name, partial(_database, SWEEPS, folder / name, remedy))
     for path in sorted(path for pattern in _SWEEP_NOTES for path in folder.glob(pattern)):
         yield _guarded(SWEEPS, path, partial(_note, SWEEPS, path))

@@ -28,6 +28,8 @@ MSE_BASELINE = "MSE baseline"
 """What a sweep's baseline is called where its run does not say otherwise."""
 TRIAL, REFIT = "trial", "refit"
 """What the keys of the runs of trials, and of their refits, begin with."""
+BASELINE = "baseline"
+"""What stands before that in those of the baseline's; the parameter of a sweep's run that names it."""
 BEST_SUFFIX = " (best student)"
 """Added to the name of the run that trained the best student: a trial, or the refit of one."""
 ENDED_WELL = ("finished", "stopped early")

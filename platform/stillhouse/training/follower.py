@@ -40,7 +40,6 @@ class _Followed:
         since: When it was first followed, on the monotonic clock.
         due: When it is looked at next, on the monotonic clock.
         moved: When it was last seen to advance, on the monotonic clock.
-        beside: Whether a line is printed only if it has seen more examples since the last one.
         told: Examples that it had seen at the last line.
         first: Time and examples of the first look at a stage that leaves no log here.
         waiting: What its ranks waited for at the last line; empty for nothing.
@@ -51,7 +50,6 @@ class _Followed:
     since: float
     due: float
     moved: float
-    beside: bool = False
     told: int = 0
     first: tuple[str, float, int] = ("", 0.0, 0)
     waiting: str = ""
@@ -75,18 +73,16 @@ class PlanFollower:
         self._lock, self._ended = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def follow(self, title: str, stage: Stage, *, beside: bool = False) -> None:
+    def follow(self, title: str, stage: Stage) -> None:
         """Follow a plan from now on.
 
         Args:
             title: What its lines begin with, such as ``trial 3``.
             stage: The last stage of the plan.
-            beside: Whether it is trained beside others, so that it may wait for them or end unnoticed; then
-                lines are printed only while it advances.
         """
         with self._lock:
             now = time.monotonic()
-            self._followed[title] = _Followed(stage, now, now + self.every_s, now, beside)
+            self._followed[title] = _Followed(stage, now, now + self.every_s, now)
             self._followed[title].due = now + self._wait(self._followed[title])
 
     def heard(self, title: str) -> None:
@@ -118,7 +114,7 @@ class PlanFollower:
 
     def _wait(self, plan: _Followed) -> float:
         """Seconds after which a plan is looked at again."""
-        if plan.beside or len(self._followed) > 1 or not on_terminal():
+        if len(self._followed) > 1 or not on_terminal():
             return self.every_s
         return min(self.every_s, max(_BAR_S, plan.cost_s / _SHARE))
 
@@ -131,7 +127,7 @@ class PlanFollower:
         moved, plan.told = seen != plan.told, seen
         if moved:
             plan.moved = now
-        if (plan.beside and not moved) or self._tell_of_wait(title, plan, now):
+        if self._tell_of_wait(title, plan, now):
             return
         if not left:
             return

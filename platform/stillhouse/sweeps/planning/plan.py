@@ -20,8 +20,8 @@ from stillhouse.preflight.planned import Planned
 from stillhouse.reports.rows import Rows
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.schedulers import points_of
-from stillhouse.search.shared_stages import first_point
 from stillhouse.search.trial import Context
+from stillhouse.sweeps.baseline import baseline_search
 from stillhouse.sweeps.forecast import (
     DELIVERY,
     EMBEDDING,
@@ -157,9 +157,9 @@ def plan_sweep(options: SweepOptions, workspace: Workspace, request: Request) ->
             quality=prepared.setting.dev.select,
             points=points_of(options.scheduler) if len(options.objectives) == 1 else (),
         )
-        plan = context.plan(first_point(options.space))
         refit = None if prepared.refit is None else with_rows(prepared.refit, known)
-        forecast = Forecast(options, context, plan, workspace, refit=refit)
+        baseline, _ = baseline_search(options, context)
+        forecast = Forecast(options, context, workspace, refit=refit, baseline=baseline)
         work, stages = forecast.remaining(), forecast.stages()
         return _Planner(experiment, teacher, workspace, known, request, stages, work, options).plan()
 

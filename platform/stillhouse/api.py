@@ -336,6 +336,8 @@ def evaluate(
     *,
     final: bool = False,
     documents_by: str | Path | None = None,
+    pooling: str = "",
+    normalize: bool | None = None,
     **place: Unpack[Place],
 ) -> dict[str, float]:
     """Measure a model on an experiment's dev split, or on its locked test split.
@@ -346,6 +348,8 @@ def evaluate(
         final: Whether the test split is opened; every opening is recorded in the workspace.
         documents_by: Also search documents that this model embeds, with the model's queries: ``teacher`` for
             a stage's own teacher, or a model's name or path.
+        pooling: The pooling of a published model whose folder states none, such as ``cls``.
+        normalize: Whether the vectors of such a model have length 1.
         place: `Place`.
 
     Returns:
@@ -372,6 +376,7 @@ def evaluate(
             Embedding(local=True, device=device),
             final=final,
             documents_by=None if documents_by is None else str(documents_by),
+            head=(pooling, normalize),
         )
     beside = found.documents_by.figures if found.documents_by is not None else {}
     return {**found.figures, **{f"teacher_{name}": each.teacher for name, each in beside.items()}}
@@ -431,15 +436,19 @@ def verify(root: Path | str | None = None) -> "list[Checked]":
     return verified(root_folder(root))
 
 
-def load(model: str | Path, **place: Unpack[Place]) -> "Encoder":
+def load(
+    model: str | Path, *, pooling: str = "", normalize: bool | None = None, **place: Unpack[Place]
+) -> "Encoder":
     """Open a model that encodes texts: ``load(folder).encode(texts)`` gives vectors, (N, D).
 
     Args:
         model: A sweep's or a stage's name or folder, an export in any form, or a model's name or path.
+        pooling: The pooling of a published model whose folder states none, such as ``cls``.
+        normalize: Whether the vectors of such a model have length 1.
         place: `Place`.
 
     Raises:
-        BadInput: If there is no such model.
+        BadInput: If there is no such model, or its folder states another head.
     """
     from stillhouse.training.models import open_model
 
@@ -448,7 +457,8 @@ def load(model: str | Path, **place: Unpack[Place]) -> "Encoder":
     workspace = opened_workspace(
         root_folder(place.get("root")), default_remote() if remote is None else str(remote)
     )
-    encoder: Encoder = open_model(str(model), workspace, device_of(place, local=True))
+    device = device_of(place, local=True)
+    encoder: Encoder = open_model(str(model), workspace, device, pooling=pooling, normalize=normalize)
     return encoder
 
 

@@ -33,12 +33,14 @@ from stillhouse.students.export.onnx import OnnxEncoder, export_onnx
 from stillhouse.students.export.sentence_transformers import check_parity, export_student
 from stillhouse.students.head import head_of, load_pooler, own_head, published_length, with_head
 from stillhouse.students.transformer import TransformerStudent
+from stillhouse.sweeps.documents_by import other_model
 from stillhouse.sweeps.export import export_stage
 from stillhouse.teachers.choice import TeacherChoice
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store
 from stillhouse.teachers.weights import resolve_model
+from stillhouse.training.models import find_model, open_model
 from stillhouse.training.rebuild import describe, rebuild
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
@@ -232,22 +234,93 @@ def test_models_without_a_pooler_are_told_apart(make_model: MakeModel, make_teac
     assert RecurrentChoice(unit=2).head(teacher).pooling == "cls"
 
 
+def stock_head(base: Model, pooling: str, normalize: bool) -> FloatArray:
+    """What stock sentence-transformers makes of a plain encoder with this head."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import Normalize, Pooling, Transformer
+
+    transformer: Any = Transformer(base.path, max_seq_length=62)
+    width = transformer.get_word_embedding_dimension()
+    if pooling == "pooler":
+        batch = transformer.tokenizer(
+            TEXTS, padding=True, truncation=True, max_length=62, return_tensors="pt"
+        )
+        with torch.no_grad():
+            vectors = transformer.auto_model.float().eval()(**batch).pooler_output
+        return np.asarray(torch.nn.functional.normalize(vectors, dim=-1) if normalize else vectors)
+    names = {"last": "lasttoken"}
+    modules = [
+        transformer,
+        Pooling(width, pooling_mode=names.get(pooling, pooling)),
+        *([Normalize()] * normalize),
+    ]
+    return np.asarray(SentenceTransformer(modules=modules, device="cpu").float().encode(TEXTS))
+
+
 @pytest.mark.parametrize("pooling", ["cls", "mean", "max", "last", "pooler"])
 @pytest.mark.parametrize("normalize", [None, True, False])
 def test_a_folder_without_modules_is_pooled_as_the_user_says(
-    pooling: str, normalize: bool | None, make_model: MakeModel
+    pooling: str, normalize: bool | None, make_model: MakeModel, workspace: Workspace
 ) -> None:
+    """By the experiment's fields, and by the flags of whoever opens it by its name."""
     base = make_model("bert")
     choice = TeacherChoice(base.path, pooling, normalize)
     head = head_of(choice.published())
     assert (head.pooling, head.normalize) == (pooling, bool(normalize))
+    expected = stock_head(base, pooling, bool(normalize))
     vectors = load_sentence_transformer(choice.published()).encode(TEXTS)
-    by_hand = TransformerStudent(base, pooling=pooling, normalize=bool(normalize))
-    expected = StudentEncoder(by_hand, base.path, 62).encode(TEXTS)
     np.testing.assert_allclose(vectors, expected, rtol=1e-4, atol=1e-5)
+    opened = open_model(base.path, workspace, pooling=pooling, normalize=normalize).encode(TEXTS)
+    np.testing.assert_allclose(opened, expected, rtol=1e-4, atol=1e-5)
     remark = "".join(choice.remarks(choice.published()))
     assert ("no normalisation assumed" in remark) is (normalize is None)
     assert f"{pooling} pooling" not in remark
+
+
+def test_a_head_is_stated_only_of_what_states_none(
+    make_teacher: MakeTeacher, make_model: MakeModel, workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stated = str(make_teacher("bert", "cls", True))
+    assert find_model(stated, workspace, pooling="cls", normalize=True).identity() == (
+        find_model(stated, workspace).identity()
+    )
+    with pytest.raises(BadInput, match="must be that of the model"):
+        find_model(stated, workspace, pooling="mean")
+    with pytest.raises(BadInput, match="pooling in"):
+        find_model(make_model("bert").path, workspace, pooling="median")
+    raw = find_model(make_model("bert").path, workspace, pooling="cls")
+    assert raw.identity() != find_model(make_model("bert").path, workspace).identity()
+    raw.open()
+    said = capsys.readouterr().err
+    assert "no normalisation assumed. `evaluate` takes --pooling (mean, cls, max, last, pooler)" in said
+    assert "cls pooling" not in said
+
+
+def test_the_teacher_that_a_stage_names_has_its_head(
+    make_model: MakeModel, workspace: Workspace, tmp_path: Path
+) -> None:
+    """As ``teacher``, and by its own name; other models have theirs."""
+    base = make_model("bert")
+    (tmp_path / "corpus.txt").write_text("\n".join(sentences(60)))
+    experiment = Experiment(
+        teacher=TeacherChoice(base.path, "cls", True),
+        data=(Sentences(corpus=str(tmp_path / "corpus.txt"), count=0, held_out=8),),
+        budget=Budget(distil=16, evaluations=1),
+        compute="float32",
+    )
+    setting = prepare(experiment, workspace, Embedding(local=True)).setting
+    stage = run(mse.plan(mse.HyperParameters(batch_size=8), setting), workspace, where=Where("cpu", 1))
+    expected = stock_head(base, "cls", True)
+    for name in ("teacher", base.path):
+        found = other_model(name, str(stage), workspace)
+        np.testing.assert_allclose(found.open().encode(TEXTS), expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(BadInput, match="--against teacher must go with a stage"):
+        other_model("teacher", base.path, workspace)
+    assert other_model(base.path, base.path, workspace) == find_model(base.path, workspace)
+    student = other_model(str(stage), str(stage), workspace)
+    assert student.form == "stage"
+    with pytest.raises(BadInput, match="must be those of a published model"):
+        find_model(str(stage), workspace, pooling="cls")
 
 
 def test_what_is_assumed_is_said_once_and_what_contradicts_too(

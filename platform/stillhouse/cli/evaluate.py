@@ -1,6 +1,6 @@
 """`stillhouse evaluate MODEL`: measure a model on dev, on locked test data, or on published benchmarks."""
 
-from argparse import ArgumentParser, Namespace, _SubParsersAction
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace, _SubParsersAction
 
 from stillhouse.cli.arguments import add_experiment, add_where, new_command
 from stillhouse.evaluation.benchmarks import known_suites, suite_flags
@@ -36,8 +36,11 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         help="published benchmarks from --data-root, without an experiment: "
         f"{', '.join(known_suites())}, mteb:TASK",
     )
+    _add_head(command)
     command.add_argument(
-        "--against", metavar="OTHER", help="another model on the same items: intervals, p, and the share kept"
+        "--against",
+        metavar="OTHER",
+        help="another model on the same items: intervals, p, and the share kept; `teacher` for a stage's own",
     )
     command.add_argument(
         "--documents-by",
@@ -59,6 +62,21 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
     add_experiment(command)
     add_where(command, embeds=False)
     return command
+
+
+def _add_head(command: ArgumentParser) -> None:
+    """Add the head of a published model that states none."""
+    command.add_argument(
+        "--pooling",
+        default="",
+        metavar="NAME",
+        help="of a published model without modules.json: mean (assumed), cls, max, last or pooler",
+    )
+    command.add_argument(
+        "--normalize",
+        action=BooleanOptionalAction,
+        help="whether the vectors of such a model have length 1 (not assumed)",
+    )
 
 
 def run(options: Namespace) -> int:

@@ -31,6 +31,7 @@ def evaluate_experiment(options: Namespace) -> None:
             embedding_of(options, device, local=options.local),
             final=options.final,
             documents_by=options.documents_by,
+            head=(options.pooling, options.normalize),
             refresh=options.refresh,
         )
     split, model = found.split, found.sources[0]

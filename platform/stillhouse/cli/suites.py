@@ -22,7 +22,7 @@ from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.items import Figures, Measured
 from stillhouse.evaluation.search.indexes import check_index, parse_index
 from stillhouse.reports.layout import table_lines
-from stillhouse.sweeps.documents_by import documents_source
+from stillhouse.sweeps.documents_by import documents_source, other_model
 from stillhouse.sweeps.session import device_of
 from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
 from stillhouse.training.models import Source, find_model, stages_among
@@ -110,7 +110,10 @@ def open_checked(name: str, options: Namespace, workspace: Workspace, device: st
     """Open a model by its name; there is none if a run is measured."""
     if not name:
         return FiniteEncoder(None)
-    found = find_model(name, workspace)
+    if name == options.model:
+        found = find_model(name, workspace, pooling=options.pooling, normalize=options.normalize)
+    else:
+        found = other_model(name, options.model, workspace)
     identity = f"{found.identity()} {device}"
     return FiniteEncoder(
         found.open(device), identity, found.title, found.megabytes(), reopen=lambda: found.open(device)
@@ -212,6 +215,8 @@ def check_flags(options: Namespace) -> None:
         rule = f"{flag.option} and --from-run are not given together"
         require(same or getattr(options, flag.name) == flag.default, rule)
     require(options.documents_by is None, "--documents-by and --from-run are not given together")
+    headless = not options.pooling and options.normalize is None
+    require(headless, "--pooling and --normalize go with a model, not with --from-run")
     rule = "--device and --from-run are not given together"
     require(options.device in (None, "auto"), rule, device=options.device)
     alone = not options.model and not options.against and list(suites) == ["retrieval"]

@@ -198,13 +198,38 @@ def _shapes(folder: Path) -> dict[str, list[int]]:
         return {name: list(weights.get_slice(name).get_shape()) for name in weights.keys()}
 
 
-def head_remark(model: Model, *, pooling_given: bool = False, normalize_given: bool = False) -> str:
+def stated_by_user(model: Model, pooling: str, normalize: bool | None) -> Model:
+    """Return a model whose folder states no head, with the one that the user states.
+
+    Raises:
+        BadInput: See `with_head`; or the folder states another head.
+    """
+    own, model = _stated_head(model), with_head(model, pooling, normalize)
+    require(
+        not own.stated or head_of(model) == own,
+        "a stated head must be that of the model's modules.json, where there is one",
+        model=model.name,
+        stated=str(head_of(model)),
+        modules=str(own),
+        remedy="Leave --pooling and --normalize out.",
+    )
+    return model
+
+
+def head_remark(
+    model: Model,
+    *,
+    pooling_given: bool = False,
+    normalize_given: bool = False,
+    remedy: str = "Set teacher.pooling ({}) and teacher.normalize",
+) -> str:
     """Say in one line what was assumed of a model's head, or how it contradicts its folder; else empty.
 
     Args:
         model: The model, with what the user set.
         pooling_given: Whether the user set the pooling, be it to what is assumed otherwise.
         normalize_given: The same of the norm.
+        remedy: How to set them, with the poolings in the place of ``{}``.
     """
     own, head, name = _stated_head(model), head_of(model), model.title
     if own.stated and head != own:
@@ -214,8 +239,8 @@ def head_remark(model: Model, *, pooling_given: bool = False, normalize_given: b
     if own.stated or not assumed:
         return ""
     return (
-        f"note: {name} has no modules.json: {' and '.join(assumed)} assumed. Set teacher.pooling "
-        f"({', '.join(HEADS)}) and teacher.normalize if it was trained otherwise."
+        f"note: {name} has no modules.json: {' and '.join(assumed)} assumed. "
+        f"{remedy.format(', '.join(HEADS))} if it was trained otherwise."
     )
 
 

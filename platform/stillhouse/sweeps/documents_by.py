@@ -1,5 +1,6 @@
 """Asymmetric evaluation: which teacher embeds the documents, and what is measured among them."""
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from stillhouse.students.export.modules import STOCK
 from stillhouse.teachers.choice import PromptChoice, TeacherChoice
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.models import Source, find_model, stage_folder
-from stillhouse.training.teacher_space import DRIFTS, space_of
+from stillhouse.training.teacher_space import DRIFTS, own_teacher, space_of
 from stillhouse.values.data import Model
 from stillhouse.values.stage import DevSuite, TestSuite
 
@@ -52,10 +53,42 @@ def documents_source(name: str, model: str, workspace: Workspace) -> Source:
         return found
     named = None if name == TEACHER else resolve_model(name)
     space = space_of(folder, named)
-    teacher = space.teacher
     if space.drifts:
         say(DRIFTS)
-    return Source(teacher.name or teacher.path, STOCK, Path(teacher.path), teacher)
+    return _as_taught(space.teacher)
+
+
+def other_model(name: str, model: str, workspace: Workspace) -> Source:
+    """Find the model that another one is compared with.
+
+    Args:
+        name: ``teacher`` for the stage's own; its name, too, stands for it with its head.
+        model: Name of the model that is measured.
+        workspace: Holds the stages.
+
+    Raises:
+        BadInput: There is no such model, or ``teacher`` is asked for of what is no stage.
+    """
+    folder = stage_folder(model, workspace)
+    if name == TEACHER:
+        require(
+            folder is not None,
+            "--against teacher must go with a stage or a sweep, whose teacher is known",
+            model=model,
+            remedy="Name the teacher: --against NAME.",
+        )
+        assert folder is not None
+        return _as_taught(own_teacher(folder))
+    found = find_model(name, workspace)
+    if folder is not None and found.model is not None:
+        with contextlib.suppress(BadInput):  # It has several teachers, or none that is published.
+            if (teacher := own_teacher(folder)).sha256 == found.model.sha256:
+                return _as_taught(teacher)
+    return found
+
+
+def _as_taught(teacher: Model) -> Source:
+    return Source(teacher.name or teacher.path, STOCK, Path(teacher.path), teacher, (True, True))
 
 
 def taught_by(experiment: Experiment, source: Source) -> Experiment:

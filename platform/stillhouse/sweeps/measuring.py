@@ -22,7 +22,7 @@ from stillhouse.experiments.kinds.labelled_task import LabelledTask
 from stillhouse.experiments.preparation import documents_of, embed_stores, prepare
 from stillhouse.experiments.search_pool import calibrated
 from stillhouse.experiments.unread import beside_task
-from stillhouse.sweeps.documents_by import beside_teacher, documents_source, taught_by
+from stillhouse.sweeps.documents_by import beside_teacher, documents_source, other_model, taught_by
 from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
 from stillhouse.training.models import Source, encoder_in, find_model, stages_among
 from stillhouse.values.data import Store
@@ -78,6 +78,7 @@ def measure_models(
     *,
     final: bool = False,
     documents_by: str | None = None,
+    head: tuple[str, bool | None] = ("", None),
     refresh: bool = False,
 ) -> Measurement:
     """Prepare what an experiment's evaluators read, and measure models.
@@ -90,6 +91,7 @@ def measure_models(
         final: Whether the test split is opened; every opening is recorded in the workspace.
         documents_by: Name of the teacher whose documents the first model's queries search too, or ``teacher``
             for a stage's own; None measures no asymmetric search.
+        head: Pooling and norm of a published model that comes first; see `find_model`.
         refresh: Whether corpora are read again.
 
     Raises:
@@ -99,7 +101,11 @@ def measure_models(
     if documents_by is not None:
         teacher = documents_source(documents_by, models[0], workspace)
         experiment = taught_by(experiment, teacher)
-    sources = tuple(source_of(name, experiment, workspace) for name in models)
+    first, *others = models
+    sources = (
+        source_of(first, experiment, workspace, head),
+        *(_other(name, first, experiment, workspace) for name in others),
+    )
     stages = {} if final else stages_among(models, workspace)
     stages = {name: folder for name, folder in stages.items() if (folder / MANIFEST).exists()}
     encoders = [
@@ -153,12 +159,21 @@ def _figures_of_training(stage: Path | None, suite: DevSuite | TestSuite) -> dic
     return dict(manifest["metrics"]) if same else {}
 
 
-def source_of(name: str, experiment: Experiment, workspace: Workspace) -> Source:
+def source_of(
+    name: str, experiment: Experiment, workspace: Workspace, head: tuple[str, bool | None] = ("", None)
+) -> Source:
     """Find a model by its name; the experiment's teacher has the head and the prompts of the experiment."""
-    source = find_model(name, workspace)
-    if source.model is None or name != experiment.teacher.name or not experiment.teacher.is_model:
+    source = find_model(name, workspace, pooling=head[0], normalize=head[1])
+    named = name == experiment.teacher.name and experiment.teacher.is_model
+    if source.model is None or not named or any(source.stated):
         return source
     return replace(source, model=experiment.teacher.published())
+
+
+def _other(name: str, model: str, experiment: Experiment, workspace: Workspace) -> Source:
+    """Find the model of ``--against``: a stage's own teacher, else as `source_of` does."""
+    found = other_model(name, model, workspace)
+    return found if any(found.stated) else source_of(name, experiment, workspace)
 
 
 def _task_suite(setting: Setting, models: Sequence[Any]) -> DevSuite:

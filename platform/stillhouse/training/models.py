@@ -7,7 +7,7 @@ sweep stands for the student that it delivered.
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from torch import nn
 
 from stillhouse.core.artifacts import MANIFEST, Workspace, read_manifest, sha256_of
 from stillhouse.core.console import say, warn
-from stillhouse.core.errors import BadInput, nearest
+from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.integrity import check_checksums
 from stillhouse.core.model_folder import read_folder
@@ -29,7 +29,7 @@ from stillhouse.students.export.modules import COMPACT, ONNX, ROUTED, STOCK, TOW
 from stillhouse.students.export.onnx import OnnxEncoder, graph_of, is_onnx, stated_form
 from stillhouse.students.export.sentence_transformers import is_stock
 from stillhouse.students.export.towers import is_towers
-from stillhouse.students.head import check_published, head_remark
+from stillhouse.students.head import check_published, head_remark, stated_by_user
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.weights import hash_model, model_parts, resolve_model
@@ -43,6 +43,7 @@ from stillhouse.values.data import Model
 from stillhouse.values.stage import Stage
 
 STAGE = "stage"
+_STATE_IT = "`evaluate` takes --pooling ({}) and --normalize, `stillhouse.load` the same keywords: state them"
 _AS_PUBLISHED = ("", None, 0, NO_PROMPTS)
 
 
@@ -92,12 +93,14 @@ class Source:
         form: ``stage``, ``towers``, ``asymmetric``, or one of the formats of `students.export.formats`.
         path: The folder, or the ONNX file.
         model: The published model or the export for sentence-transformers, if it is one.
+        stated: Whether the user, or the stage that it taught, stated its pooling, and its norm.
     """
 
     name: str
     form: str
     path: Path
     model: Model | None = None
+    stated: tuple[bool, bool] = (False, False)
 
     @property
     def title(self) -> str:
@@ -131,7 +134,10 @@ class Source:
         if self.form == ROUTED:
             return open_router(self.path, device)
         assert self.model is not None
-        if remark := head_remark(self.model):
+        pooling, normalize = self.stated
+        if remark := head_remark(
+            self.model, pooling_given=pooling, normalize_given=normalize, remedy=_STATE_IT
+        ):
             say(f"  {remark}")
         return load_sentence_transformer(self.model, device)
 
@@ -169,12 +175,37 @@ class Source:
         return [graph, *sorted(graph.parent.glob(f"{graph.name}[._]data"))]
 
 
-def find_model(name: str, workspace: Workspace) -> Source:
+def find_model(
+    name: str, workspace: Workspace, *, pooling: str = "", normalize: bool | None = None
+) -> Source:
     """Find out what a model's name stands for.
 
+    Args:
+        name: The name.
+        workspace: Holds the stages and sweeps.
+        pooling: The pooling of a published model whose folder states none; empty assumes one.
+        normalize: Whether its vectors have length 1; None assumes that they do not.
+
     Raises:
-        BadInput: If there is no such model, or a sweep that has not delivered a student.
+        BadInput: If there is no such model, or a sweep that has not delivered a student; or a head is stated
+            of a model that has its own.
     """
+    found = _found(name, workspace)
+    stated = (bool(pooling), normalize is not None)
+    if not any(stated):
+        return found
+    require(
+        found.model is not None,
+        "--pooling and --normalize must be those of a published model",
+        model=name,
+        form=found.form,
+        remedy="Leave them out: a student has its own head.",
+    )
+    assert found.model is not None
+    return replace(found, model=stated_by_user(found.model, pooling, normalize), stated=stated)
+
+
+def _found(name: str, workspace: Workspace) -> Source:
     path = Path(name).expanduser()
     if path.suffix == ".onnx" and path.is_file():
         check_checksums(_home(path))
@@ -198,18 +229,19 @@ def find_model(name: str, workspace: Workspace) -> Source:
     return Source(name, STOCK, Path(model.path), model)
 
 
-def open_model(name: str, workspace: Workspace, device: str = "cpu") -> Any:
+def open_model(name: str, workspace: Workspace, device: str = "cpu", **head: Any) -> Any:
     """Open an encoder by any name that a user may give it, in its own runtime.
 
     Args:
         name: See `find_model`.
         workspace: Holds the stages and sweeps.
         device: Device that it encodes on; ONNX runs on the CPU.
+        head: ``pooling`` and ``normalize`` of `find_model`.
 
     Raises:
         BadInput: If there is no such model, or the stage is unfinished.
     """
-    return find_model(name, workspace).open(device)
+    return find_model(name, workspace, **head).open(device)
 
 
 def stage_folder(name: str, workspace: Workspace) -> Path | None:

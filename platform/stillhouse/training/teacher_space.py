@@ -70,6 +70,30 @@ def space_of(folder: Path, named: Model | None = None) -> TeacherSpace:
     return TeacherSpace(teacher, drifts=followed != folder)
 
 
+def own_teacher(folder: Path) -> Model:
+    """The published teacher of a finished stage, with its head and its prompts.
+
+    Raises:
+        BadInput: The stage is not finished, or neither it nor one before it follows a single published model.
+    """
+    followed: Path | None = folder
+    manifest: Mapping[str, Any] = read_manifest(folder)
+    while followed is not None and not _reads_teacher(manifest["plan"]["with"]):
+        followed = folder_before(followed, manifest)
+        manifest = manifest if followed is None else read_manifest(followed)
+    plan = manifest["plan"]["with"]
+    several = any(_has_several(store) for store in plan["stores"].values())
+    identity = None if followed is None or several else _published_teacher(plan)
+    require(
+        identity is not None,
+        "`teacher` must stand for one published model that the stage follows",
+        stage=folder.name,
+        remedy="Name a model or its folder.",
+    )
+    assert followed is not None and identity is not None
+    return _model_of(followed, identity)
+
+
 def check_plan(plan: Stage, teacher_dim: int) -> None:
     """Refuse a plan with a dev figure of asymmetric search for a student that is outside its teacher's space.
 

@@ -26,10 +26,13 @@ from stillhouse import (
 from stillhouse.cli.arguments import FLAGS
 from stillhouse.cli.main import main, parser
 from stillhouse.core.artifacts import Workspace, write_manifest
+from stillhouse.core.cache import LIMIT
 from stillhouse.core.identity import fingerprint
+from stillhouse.core.notes import EXPORT_NOTE, SWEEP_NOTE, write_note
 from stillhouse.methods import load_method, with_defaults
 from stillhouse.search.options import SweepOptions
 from stillhouse.sweeps import sweep as sweep_module
+from stillhouse.sweeps.begun import search_of, write_experiment
 from stillhouse.sweeps.planning import plan as plan_module
 from stillhouse.sweeps.planning.plan import Request
 from stillhouse.training.metrics_log import MetricsLog
@@ -267,13 +270,27 @@ def test_a_sweep_is_the_same_by_the_interface_and_by_the_command(
     stillhouse.sweep("mse", replace(experiment, seed=0), root=tmp_path)
     assert asked[2] == asked[3] != asked[0]
     assert main(["sweep", "mse", *few, "--sampler", "grid"]) == 2 and len(asked) == 4
+    folder = tmp_path / "sweeps" / "mine"
+    folder.mkdir(parents=True)
+    write_experiment(asked[0], folder)
+    write_note(folder / SWEEP_NOTE, {"identity": {}, "method": "mse/repo", "search": search_of(asked[0])})
+    write_note(folder / EXPORT_NOTE, {})
+    monkeypatch.delenv(LIMIT, raising=False)
+    for like in (["--like", "mine"], ["ckd", "--like", "mine"]):
+        assert main(["sweep", *like, "--name", "again", "--root", str(tmp_path), "--cache-gb", "7"]) == 1
+        assert os.environ.pop(LIMIT) == "7.0"
+        method = "ckd" if like[0] == "ckd" else ""
+        stillhouse.sweep(method, like="mine", name="again", root=tmp_path, cache_gb=7)
+        assert float(os.environ.pop(LIMIT)) == 7 and asked[-2] == asked[-1], method
+        assert asked[-1].sampler == "random" and asked[-1].experiment == asked[0].experiment
 
 
 def test_the_interface_has_every_option_of_the_command() -> None:
     commands: Any = parser()._commands()  # type: ignore[attr-defined]
-    own = {"file", "variant", "fractions", "local", "set", "like", "json", "verify", "cache_gb", "help"}
+    own = {"file", "variant", "fractions", "local", "set", "json", "verify", "help"}
     for name, declared in (("sweep", stillhouse.Search), ("train", stillhouse.FromFile)):
         flags = {action.dest for action in commands[name]._actions} - own - set(FLAGS)
+        flags -= {"like"} if name == "train" else set()
         keywords = {*inspect.signature(getattr(stillhouse, name)).parameters, *declared.__annotations__}
         assert flags <= keywords, flags - keywords
 

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from stillhouse.core.artifacts import Workspace, root_folder
+from stillhouse.core.cache import limit_to
 from stillhouse.core.errors import require
 from stillhouse.core.remotes import default_remote
 from stillhouse.experiments.budget import DISTIL, Budget
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.experiments.fields import experiment_of
+from stillhouse.experiments.fields import experiment_of, flattened
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.memory import in_files
@@ -453,6 +454,7 @@ def load(
     from stillhouse.training.models import open_model
 
     refuse_unknown(place, Place)
+    limit_to(place.get("cache_gb"))
     remote = place.get("remote")
     workspace = opened_workspace(
         root_folder(place.get("root")), default_remote() if remote is None else str(remote)
@@ -503,13 +505,19 @@ def _sweep(
 ) -> "SweepOptions":
     """Check what `sweep` searches, and put its options together."""
     from stillhouse.methods import load_method
+    from stillhouse.sweeps.begun import ended_sweep, experiment_like, search_in_sweep
     from stillhouse.sweeps.checks import fixed_values, sweep_options
     from stillhouse.sweeps.runs import base_run, experiment_in
 
     refuse_unknown(search, Search)
+    root, file, like = root_folder(search.get("root")), search.get("space"), search.get("like")
     scale, data_root = search.get("scale", ""), str(search.get("data_root", ""))
-    base = base_run(search.get("space"), method=method, preset=preset, scale=scale, data_root=data_root)
+    begun = ended_sweep(like, root.resolve()) if like else None
+    base = base_run(file or begun, method=method, preset=preset, scale=scale, data_root=data_root)
+    if begun:
+        own = {} if method or file else {"space": begun}
+        search = {**search_in_sweep(begun), **search, **own}
+        experiment = experiment or experiment_like(begun, flattened(base.experiment if file else {}))
     experiment = experiment or experiment_in(base, data_root=data_root)
     fixed = fixed_values(load_method(base.method), values or {}, "values")
-    experiment = in_files(experiment, root_folder(search.get("root")))
-    return sweep_options(base.method, experiment, fixed=fixed, preset=base.preset, **search)
+    return sweep_options(base.method, in_files(experiment, root), fixed=fixed, preset=base.preset, **search)

@@ -1,7 +1,6 @@
 """From parsed arguments to our own values, each checked before any work."""
 
 import glob
-import os
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,8 +8,7 @@ from typing import Any
 
 from stillhouse.cli.arguments import FLAGS
 from stillhouse.core.artifacts import root_folder
-from stillhouse.core.cache import LIMIT, limit_bytes
-from stillhouse.core.console import say
+from stillhouse.core.cache import limit_to
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.json_text import parse_json
 from stillhouse.core.remotes import default_remote
@@ -105,12 +103,9 @@ def experiment_from(options: Namespace, file: Mapping[str, Any] | None = None) -
     given = {FLAGS[name]: value for name, value in flags.items()} | paths
     if getattr(options, "begun", None) is None:
         return experiment_of(merged(with_file({}, file or {}), given))
-    from stillhouse.sweeps.begun import as_sweep, fields_in_sweep
+    from stillhouse.sweeps.begun import experiment_like
 
-    start = fields_in_sweep(options.begun, {*flattened(file or {}), *given})
-    experiment = experiment_of(merged(start, {**flattened(file or {}), **given}))
-    say(as_sweep(options.like, experiment))
-    return experiment
+    return experiment_like(options.begun, {**flattened(file or {}), **given})
 
 
 def require_corpus(experiment: Experiment) -> None:
@@ -193,9 +188,7 @@ def remote_of(options: Namespace) -> str:
     Raises:
         BadInput: The limit of the cache is no number of gigabytes.
     """
-    if options.cache_gb is not None:
-        os.environ[LIMIT] = str(options.cache_gb)  # which the processes of this node inherit
-    limit_bytes()
+    limit_to(options.cache_gb)
     return str(default_remote() if options.remote is None else options.remote)
 
 

@@ -14,7 +14,7 @@ from stillhouse.search.schedulers import known_schedulers
 if TYPE_CHECKING:
     from stillhouse.search.options import SweepOptions
 
-_ELSEWHERE = ("scale", "data_root")
+_ELSEWHERE = ("scale", "data_root", "like")
 """Keywords of a search whose flags belong to other groups."""
 
 
@@ -42,8 +42,7 @@ def add_search(command: ArgumentParser) -> None:
     texts = {
         "sampler": f"{_one_of(known_samplers())} (tpe)",
         "scheduler": f"rule that stops weak trials early: {_one_of(known_schedulers())} (asha)",
-        "register": "name in the MLflow registry (--register-anyway, even if worse than the baseline)",
-        "register_anyway": SUPPRESS,  # In the line above.
+        "register": "name in the MLflow registry",
     }
     add_declared(search, Search, declared, **texts)
     for flag, name in (("--asha", "asha"), ("--no-asha", "none")):

@@ -26,6 +26,17 @@ _using: dict[Path, IO[str]] = {}
 _guard = threading.Lock()
 
 
+def limit_to(gigabytes: float | None) -> None:
+    """Limit this node and the processes that it starts; None leaves the limit of the environment.
+
+    Raises:
+        BadInput: See `limit_bytes`.
+    """
+    if gigabytes is not None:
+        os.environ[LIMIT] = str(gigabytes)
+    limit_bytes()
+
+
 def limit_bytes() -> float:
     """Return the limit of this node; infinite if there is none.
 

@@ -12,11 +12,13 @@ class Place(TypedDict, total=False):
         root: The workspace's folder; None takes ``$STILLHOUSE_ROOT``, else ``./runs``.
         remote: Address of the remote that keeps the workspace for all nodes; None takes
             ``$STILLHOUSE_REMOTE``, and an empty one has none.
+        cache_gb: Gigabytes that this node keeps of the remote; None takes ``$STILLHOUSE_CACHE_GB``.
         device: ``auto`` (default), ``cpu``, ``cuda`` or ``mps``.
     """
 
     root: Path | str | None
     remote: str | None
+    cache_gb: float | None
     device: str
 
 
@@ -53,6 +55,7 @@ class Search(Resources, total=False):
             ranges where the file has no grid or the sampler needs ranges.
         scale: A scale of the experiment file, such as ``small``; empty takes the full size.
         data_root: Folder that ``$STILLHOUSE_DATA`` stands for in the file; empty takes the environment's.
+        like: Sweep of the workspace whose experiment is taken, and without a method its search, too.
         name: Name of the sweep (the method's).
         trials: Trials in all, of which more later extends (8, none for a grid).
         baseline_trials: Trials of the baseline's search (as many as the method's); 0 leaves it out.
@@ -70,6 +73,7 @@ class Search(Resources, total=False):
     section: str
     scale: str
     data_root: Path | str
+    like: str
     name: str
     trials: int | None
     baseline_trials: int | None

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.artifacts import read_json, write_atomically
+from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.core.notes import EXPORT_NOTE, SWEEP_NOTE, SWEEPS, read_note, room_of, sound_note
 from stillhouse.core.redaction import redacted_json
 from stillhouse.experiments.data_kind import data_kinds
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.experiments.fields import as_file, differences, experiment_of, stated
+from stillhouse.experiments.fields import as_file, differences, experiment_of, merged, stated
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.methods import known_methods
@@ -126,6 +127,18 @@ def fields_in_sweep(file: Path, changes: Iterable[str]) -> dict[str, Any]:
         if path in changed and "count" in found.get(kind, {}):  # How many rows of another file is not said.
             found[kind] = {name: value for name, value in found[kind].items() if name != "count"}
     return found
+
+
+def experiment_like(file: Path, changes: Mapping[str, Any]) -> Experiment:
+    """The experiment of a sweep with some fields changed, which is said in a line.
+
+    Args:
+        file: The sweep's experiment file.
+        changes: Fields by their paths.
+    """
+    experiment = experiment_of(merged(fields_in_sweep(file, changes), changes))
+    say(as_sweep(file.parent.name, experiment))
+    return experiment
 
 
 def as_sweep(name: str, experiment: Experiment) -> str:

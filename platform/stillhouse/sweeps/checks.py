@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from stillhouse.core.artifacts import Workspace, root_folder
+from stillhouse.core.cache import limit_to
 from stillhouse.core.console import warn
 from stillhouse.core.errors import BadInput, refusing, require
 from stillhouse.core.remotes import default_remote
@@ -155,6 +156,7 @@ def sweep_options(
     """
     given: dict[str, Any] = {name: value for name, value in search.items() if value is not None}
     given |= {"root": root_folder(given.get("root")), "device": device_of(given)}
+    limit_to(given.get("cache_gb"))
     module = load_method(method)
     space = _space_of(module, given, fixed or {})
     chosen = with_defaults(module, experiment)

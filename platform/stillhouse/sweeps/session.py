@@ -30,6 +30,7 @@ from stillhouse.core.artifacts import (
     root_folder,
     shared,
 )
+from stillhouse.core.cache import limit_to
 from stillhouse.core.console import diverted_chatter, doing, never_silent
 from stillhouse.core.devices import heed_quota, require_device, resolve_device
 from stillhouse.core.errors import require
@@ -93,6 +94,7 @@ def session_of(
             **{name: given},
             remedy="Leave it out, or leave out --local; `evaluate` uses Ray with --search-shards above 1.",
         )
+    limit_to(resources.get("cache_gb"))
     remote = resources.get("remote")
     return session(
         root_folder(resources.get("root")),

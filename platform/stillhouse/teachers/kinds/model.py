@@ -41,8 +41,9 @@ class Models(TeacherKind):
 
     def remarks(self, choice: TeacherChoice, teacher: Model) -> list[str]:
         """Say what is assumed of its head, or what it contradicts, and which prompts it has."""
-        given = {"pooling_given": bool(choice.pooling), "normalize_given": choice.normalize is not None}
-        return [line for line in (head_remark(teacher, **given), prompts_remark(teacher)) if line]
+        normed = choice.normalize is not None
+        head = head_remark(teacher, pooling_given=bool(choice.pooling), normalize_given=normed)
+        return [line for line in (head, prompts_remark(teacher)) if line]
 
     def ready(self, work: Work) -> Work:
         """Refuse a precision, a runtime or a model that cannot run here, and add the tokenizer."""

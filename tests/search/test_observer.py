@@ -18,8 +18,10 @@ from stillhouse.search.trial import Context, follow, run_trial
 from stillhouse.search.tuner import ReportEnds
 from stillhouse.tracking import Key
 from stillhouse.tracking.mlflow_tracker import MLflowTracker
+from stillhouse.training import checkpoint
 from stillhouse.training.metrics_log import NAME as METRICS
 from stillhouse.training.metrics_log import read_lines
+from stillhouse.training.progress import Stopped
 from stillhouse.training.walk import run
 
 QUICK = {"distil_batch_size": 16, "finetune_batch_size": 16}
@@ -105,6 +107,20 @@ def test_a_stage_that_a_trial_never_reached_has_no_run(context: Context) -> None
         trial_key: "stopped early",
         ("s",): "finished",
     }
+
+
+def test_a_stopped_trial_leaves_no_checkpoints_that_no_other_trial_goes_on_from(context: Context) -> None:
+    stage = next(context.plan(QUICK).chain())
+    with pytest.raises(Stopped):
+        run(stage, context.workspace, where=context.where, on_evaluation=lambda evaluation: True)
+    folder = context.workspace.place(stage)
+    with Observer("s", context, RecordingTracker(), {}) as observer:
+        for number in (0, 1):
+            observer.on_trial_start(0, [], trial(number))
+        observer.ended(record("PRUNED"))
+        assert checkpoint.steps(folder), "trial 1 goes on from it"
+        observer.ended(replace(record("FAIL"), number=1))
+    assert not checkpoint.steps(folder) and (folder / METRICS).exists()
 
 
 def test_runs_have_the_times_of_their_logs_and_are_not_opened_again(

@@ -39,6 +39,7 @@ from stillhouse.tracking.location import tracking_uri
 from stillhouse.tracking.mlflow_tracker import MLflowTracker
 from stillhouse.training.follower import PlanFollower
 from stillhouse.training.metrics_log import NAME as METRICS_LOG
+from stillhouse.training.published_run import abandon
 from stillhouse.values.stage import Stage
 
 _COLUMNS = 8
@@ -99,6 +100,7 @@ class Observer(Callback):  # type: ignore[misc]
     def _begin(self, search: str, title: str, prefix: str) -> None:
         self.search, self._title, self._prefix = search, title, prefix
         self._live: dict[int, dict[str, Any]] = {}
+        self._dead: list[Stage] = []
         self._reused: dict[int, set[str]] = {}
         self._hindered, self._recall_said = "", False
         self.running: dict[int, Stage] = {}
@@ -196,6 +198,16 @@ class Observer(Callback):  # type: ignore[misc]
         self.follower.leave(self.title_of(record.number))
         values, state = dict(record.hyper_parameters), _ENDED[record.state]
         self._close(record.number, values, state, record.reason or "", live=live)
+        if record.state in ("PRUNED", "FAIL") and (plan := self.context.planned(values)):
+            self._dead += plan.chain()
+        self._abandon()
+
+    def _abandon(self) -> None:
+        """Remove the checkpoints that no trial goes on from; a trial that is just ending keeps its own."""
+        used = {stage.fingerprint for plan in self.running.values() for stage in plan.chain()}
+        self._dead = [
+            stage for stage in self._dead if stage.fingerprint in used or not abandon(stage, self.workspace)
+        ]
 
     def opened(self, suite: str, before: int) -> None:
         """Tag the run with the test suite that is about to be opened, and how often it was opened."""
@@ -324,6 +336,7 @@ class Observer(Callback):  # type: ignore[misc]
         resumable = kind is not None and issubclass(kind, KeyboardInterrupt | Hindered)
         state = "finished" if kind is None else "interrupted" if resumable else "failed"
         for each in self._all:
+            each._abandon()
             for number, values in each._live.items():
                 each._close(number, values, "interrupted", str(error or ""), live=True)
         self.tail.close()

@@ -29,7 +29,7 @@ RAY_AT = (
     "corpora/reading/corpus",
     "evaluation/retrieval",
     "evaluation/search/sharded",
-    "experiments/negatives",
+    "training/inputs",
     "search/",
     "sweeps/",
     "teachers/embedding",

@@ -98,7 +98,7 @@ def test_a_bad_command_line_is_refused_in_words(
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(inputs)
     # Threads that wait for a busy core would count.
-    monkeypatch.setattr("stillhouse.experiments.preparation.cores", lambda: 1)
+    monkeypatch.setattr("stillhouse.experiments.embedding.cores", lambda: 1)
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.setattr(sys, "path", sys.path[:])
     root = tmp_path / "runs"

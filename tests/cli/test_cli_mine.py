@@ -79,7 +79,7 @@ def test_mining_writes_file_and_report_and_repeats_identically(
     )
 
     before, stamp = out.read_bytes(), out.stat().st_mtime_ns
-    monkeypatch.setattr("stillhouse.experiments.preparation.build_stores", None)
+    monkeypatch.setattr("stillhouse.training.inputs.build_stores", None)
     assert mine(tmp_path / "again.json", *arguments) == report
     assert out.stat().st_mtime_ns == stamp
     out.write_text("another hand's\n")
@@ -126,7 +126,7 @@ def test_pairs_default_to_pydocs(
         seen.append(experiment)
         return SimpleNamespace(pairs=read_labelled(workspace, str(pairs)))
 
-    monkeypatch.setattr("stillhouse.experiments.mined_pairs.read_pydocs", read)
+    monkeypatch.setattr("stillhouse.experiments.preparation.read_pydocs", read)
     report = mine(tmp_path / "found.json", "--output", str(tmp_path / "mined.jsonl"), *flags)
     assert report["pairs"] > 20 and report["negatives"] == 1
     assert [(experiment.uses_pydocs, pairs_of(experiment).count) for experiment in seen] == [(True, None)]

@@ -13,8 +13,8 @@ from stillhouse.core.types import FloatArray
 from stillhouse.corpora.tables import open_judgements, open_texts, write_collection, write_texts
 from stillhouse.evaluation.pool import CALIBRATION, Pool, build_pool, calibrate
 from stillhouse.experiments.fields import experiment_of, merged
-from stillhouse.experiments.kinds.collection import SearchCollection, SearchData
-from stillhouse.experiments.search_pool import calibrated, pool_of, pooled_dev
+from stillhouse.experiments.kinds.collection import SearchData
+from stillhouse.sweeps.measuring import calibrated
 from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.models import find_model
@@ -86,19 +86,16 @@ def test_calibration_measures_pool_and_full_collection_once(workspace: Workspace
 def test_the_flag_uses_the_pool_and_prints_its_calibration(
     workspace: Workspace, pool: Pool, tiny_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stores = {store.texts: store for store in (pool.queries, pool.passages)}
-    asked = pool_of(pool.collection, 10, lambda texts, _: stores[texts])
-    assert asked is not None and asked == dataclasses.replace(pool, hard=50)
-    assert pool_of(pool.collection, SearchCollection().dev_pool, lambda texts, _: stores[texts]) is None
-    sampled = pooled_dev(workspace, asked)
+    asked = dataclasses.replace(pool, hard=50)
+    sampled = build_pool(workspace, asked)
     printed = capsys.readouterr()
     assert "150 of 150 passages, 20 relevant" in printed.err and "is the whole collection" in printed.err
-    pooled_dev(workspace, pool)
+    build_pool(workspace, pool)
     printed = capsys.readouterr()
     assert "of 150 passages, 20 relevant" in printed.err and "whole" not in printed.err, (
         "this one leaves passages out"
     )
-    assert pooled_dev(workspace, asked) == sampled and capsys.readouterr().err == ""
+    assert build_pool(workspace, asked) == sampled and capsys.readouterr().err == ""
     source = find_model(str(tiny_model), workspace)
     found = calibrated(SearchData(pool.collection, pool.collection, asked), Letters(), source, workspace)
     assert "whole" in capsys.readouterr().out and found["docsearch_cosine_recall@10"]["full"] > 0

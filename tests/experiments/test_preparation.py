@@ -15,7 +15,7 @@ from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import as_mapping, changed, experiment_of, fields, merged, stated
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
-from stillhouse.experiments.preparation import Prepared, prepare
+from stillhouse.experiments.preparation import Preparation, Prepared, prepare
 from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.store import open_store
@@ -57,26 +57,23 @@ def test_published_sts_selects_when_requested(
 def test_evaluation_embeds_only_texts_read_by_evaluators(
     experiment: Experiment, workspace: Workspace, tmp_path: Path
 ) -> None:
-    """Suites and figures are the same as in training, and no negatives are mined."""
+    """Suites and figures are the same as in training; nothing of the other split is embedded, or mined."""
     rows = [{"query": f"cat {row}", "passage": f"dog {row} house"} for row in range(20)]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     given = changed(experiment, {"pairs.path": str(tmp_path / "pairs.jsonl"), "budget.finetune": 64})
     local = Embedding(local=True)
-    measured = prepare(given, workspace, local, training=False)
-    stores = {
-        evaluator.kwargs["store"]
-        for evaluator in (*measured.setting.dev.evaluators, *measured.test.evaluators)
-    }
-    assert {path.parent for path in (workspace.root / "stores").glob("*/manifest.json")} == set(
-        map(workspace.path, stores)
-    )
-    assert len(stores) == 2 and not list((workspace.root / "examples").glob("mined-*"))
+    data = Preparation(given, workspace, local)
+    data.make(data.dev)
+    assert not list((workspace.root / "examples").glob("mined-*"))
+    (store,) = (evaluator.kwargs["store"] for evaluator in data.dev.evaluators)
+    made = workspace.root / "stores"
+    assert [path.parent for path in made.glob("*/manifest.json")] == [workspace.path(store)]
     model = open_model(given.teacher.name, workspace, "cpu")
-    figures = run_suite(measured.setting.dev, model, workspace)
+    figures = run_suite(data.dev, model, workspace)
     whole = prepare(given, workspace, local)
-    assert (whole.setting.dev, whole.test) == (measured.setting.dev, measured.test)
+    assert (whole.setting.dev, whole.test) == (data.dev, data.test)
     assert run_suite(whole.setting.dev, model, workspace) == figures
-    assert len(list((workspace.root / "stores").glob("*/manifest.json"))) == 5
+    assert len(list(made.glob("*/manifest.json"))) == 5
     assert list((workspace.root / "examples").glob("mined-*/manifest.json"))
 
 
@@ -84,7 +81,7 @@ def test_a_second_preparation_does_no_work(
     experiment: Experiment, workspace: Workspace, prepared: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = {path: path.stat().st_mtime_ns for path in workspace.root.rglob("*") if path.suffix != ".lock"}
-    monkeypatch.setattr("stillhouse.experiments.preparation.build_stores", None)
+    monkeypatch.setattr("stillhouse.training.inputs.build_stores", None)
     assert prepare(experiment, workspace, Embedding(local=True)) == prepared
     after = {path: path.stat().st_mtime_ns for path in workspace.root.rglob("*") if path.suffix != ".lock"}
     assert after == before

@@ -55,8 +55,8 @@ MUTANTS: list[Mutant] = [
         "experiments/kinds/parallel.py",
         "sweeps/test_crosslingual.py",
         (
-            "measure_translations(context, data.dev, data.test)",
-            "measure_translations(context, data.test, data.dev)",
+            "translation_measures(context.experiment.selection, data.dev, data.test)",
+            "translation_measures(context.experiment.selection, data.test, data.dev)",
             "dev and test swapped",
         ),
     ),

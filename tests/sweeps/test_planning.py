@@ -102,7 +102,7 @@ def test_counts_and_sizes_are_those_of_the_finished_artifacts(
     assert vector_bytes(10_000, 384) == 10_000 * 776 and sizes >= 2 * dim * rows
 
     stage = training(experiment).method.plan(training(experiment).hp, prepared.setting)
-    ((table, _),) = counting.token_tables(counting.Counted(prepared, (), workspace), [stage])
+    ((table, _),) = counting.token_tables(counting.Counted(prepared.setting, (), workspace), [stage])
     build_tokens(workspace, table)
     tokens = read_manifest(workspace.path(table))
     (count,) = rows_of(trained, "tokens")

@@ -22,7 +22,6 @@ from stillhouse.core.tokenizing import FastTokenizer, pad
 from stillhouse.core.types import IntArray, Tokens
 from stillhouse.corpora.tables import open_rows, open_texts, write_rows, write_texts
 from stillhouse.experiments.embedding import Embedding
-from stillhouse.experiments.negatives import mine_negatives
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers import embedding as embed
 from stillhouse.teachers import loading, runtimes, shards
@@ -30,6 +29,7 @@ from stillhouse.teachers.embedding import build_store, resolve_compute
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store, verify_store
 from stillhouse.training import mining
+from stillhouse.training.inputs import get
 from stillhouse.values.data import AllRows, Examples, Mined, Model, Store
 from stillhouse.values.mining import Mining
 from stillhouse.values.stage import Optimizer, Stage
@@ -455,7 +455,7 @@ def test_hard_negatives_on_ray_equal_those_of_one_process(
     rule = Mined(pairs, store, store, negatives=2, mining=Mining(relative_margin=-1.0, sampling="random"))
     examples, found = Examples({**columns, "negatives": store.texts}, rule, "mined"), []
     for local in (False, True):
-        mine_negatives(workspace, examples, Embedding(local=local))
+        get([examples], workspace, **Embedding(local=local).resources())
         found.append(open_rows(workspace, examples)["negatives"].tolist())
         shutil.rmtree(workspace.path(examples))
     assert found[0] == found[1] and len(found[0]) > 20

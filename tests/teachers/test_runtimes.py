@@ -231,7 +231,8 @@ def answering(monkeypatch: pytest.MonkeyPatch, reason: str = "", *, large: int =
 
 
 def runtimes_of(chooser: Chooser, *stores: TableStore) -> list[str]:
-    return [each.runtime for store in stores for each in chooser.choose(store).stores]
+    named = (each for store in stores for each in chooser.choose(store).stores)
+    return [chooser.decide(each).runtime for each in named]
 
 
 def test_a_large_table_in_bfloat16_runs_in_openvino_where_it_agrees_and_all_else_in_pytorch(
@@ -258,14 +259,12 @@ def test_a_teacher_is_not_converted_for_little_or_for_what_is_not_made(
     half = replace(store, compute="bfloat16")
     checked = answering(monkeypatch)
     chooser = Chooser(["auto"], workspace, "cpu")
-    assert chooser.choose(half, made=False) == half
-    assert chooser.choose(half) == half, "an answer that was given stays"
-    assert Chooser(["auto"], workspace, "cpu", measures=False).choose(half) == half
+    assert chooser.choose(half) == half, "a name alone converts nothing"
     monkeypatch.setattr(choosing, "available_memory", lambda: 1000)
-    assert Chooser(["auto"], workspace, "cpu").choose(half) == half
+    assert runtimes_of(chooser, half) == [TORCH]
     assert "GB of memory" in capsys.readouterr().err
     answering(monkeypatch, large=10**6)
-    assert Chooser(["auto"], workspace, "cpu").choose(half) == half and not checked
+    assert runtimes_of(Chooser(["auto"], workspace, "cpu"), half) == [TORCH] and not checked
 
 
 def test_each_of_several_teachers_gets_a_runtime_of_its_own(
@@ -276,9 +275,8 @@ def test_each_of_several_teachers_gets_a_runtime_of_its_own(
     teachers = [store.teacher, replace(store.teacher, dimension=7)]
     stores = tuple(replace(store, teacher=teacher, compute="bfloat16") for teacher in teachers)
     joined = StoreEnsemble(store.texts, stores, (0.7, 0.3))
-    chosen = Chooser([TORCH, "auto"], workspace, "cpu").choose(joined)
-    assert isinstance(chosen, StoreEnsemble) and chosen.weights == (0.7, 0.3)
-    assert [each.runtime for each in chosen.members] == [TORCH, OPENVINO]
+    chooser = Chooser([TORCH, "auto"], workspace, "cpu")
+    assert chooser.choose(joined) == joined and runtimes_of(chooser, joined) == [TORCH, OPENVINO]
 
 
 def test_vectors_that_exist_are_taken_whatever_computed_them(

@@ -14,6 +14,7 @@ import numpy as np
 
 from stillhouse.cluster.leases import make_once
 from stillhouse.core.artifacts import Workspace, read_json, read_manifest, write_json
+from stillhouse.core.console import say, warn
 from stillhouse.core.errors import require
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.types import Encoder, IntArray
@@ -28,13 +29,13 @@ from stillhouse.corpora.tfidf import TfIdf
 from stillhouse.evaluation.retrieval import BLOCK, DocSearch, Search, unit
 from stillhouse.evaluation.search.exact import search_stream
 from stillhouse.teachers.store import open_vectors
-from stillhouse.values.data import Collection, Named, TableStore, TextTable
+from stillhouse.values.data import Collection, Made, TableStore, TextTable
 
 CALIBRATION = "calibration.json"
 
 
 @dataclass(frozen=True)
-class Pool(Named):
+class Pool(Made):
     """A pool of a collection. On disk: a manifest that names the sampled collection, and calibrations.
 
     Attributes:
@@ -63,7 +64,7 @@ class Pool(Named):
 
 
 def build_pool(workspace: Workspace, pool: Pool) -> Collection:
-    """Return the sampled collection; build it first if needed.
+    """Return the sampled collection; build it first if needed, and report what it holds.
 
     Args:
         workspace: Holds the collection and both stores.
@@ -72,9 +73,18 @@ def build_pool(workspace: Workspace, pool: Pool) -> Collection:
     Raises:
         BadInput: If the collection or a store is not finished.
     """
-    made = read_manifest(make_once(workspace, pool, lambda _: _build(workspace, pool)))
+    made = read_manifest(make_once(workspace, pool, lambda _: _reported(_build(workspace, pool))))
     passages = TextTable(sha256=made["passages_sha256"], label=f"{pool.collection.label}-pool")
     return Collection(pool.collection.queries, passages, made["qrels_sha256"], label=passages.label)
+
+
+def _reported(made: dict[str, Any]) -> dict[str, Any]:
+    held = f"{made['passages']:,} of {made['of']:,} passages, {made['positives']:,} relevant"
+    near = f"{made['teacher']:,} near by the teacher, {made['tfidf']:,} by TF-IDF"
+    say(f"  dev pool: {held}, {near}, {made['random']:,} random; `stillhouse evaluate` calibrates it")
+    if made["passages"] == made["of"]:
+        warn("The dev pool is the whole collection: take more passages, or leave dev_pool out.")
+    return made
 
 
 def calibrate(

@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from stillhouse.core.errors import require
@@ -9,12 +10,13 @@ from stillhouse.core.modules import module_names
 from stillhouse.values.kinds import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from stillhouse.core.identity import Spec
     from stillhouse.experiments.experiment import Experiment
     from stillhouse.experiments.preparation import Preparation
-    from stillhouse.values.data import TextTable
+    from stillhouse.values.data import AnyStore, TextTable
 
 P = TypeVar("P")
 PYDOCS_SENTENCES, PYDOCS_PAIRS = 20_480, 2_048
@@ -29,6 +31,25 @@ def check_count(path: str, count: int | None) -> None:
 def of_pydocs(count: int | None, usual: int) -> int:
     """Number of rows that are selected from ``pydocs``; 0 for all."""
     return usual if count is None else count
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Something that the dev and the test suite measure.
+
+    Attributes:
+        name: Its name in ``selection.by``.
+        figure: The dev figure that selects.
+        dev: The evaluator of the dev split; None where a stage has a dev suite of its own for it.
+        test: The evaluator of the locked test split.
+        held_out: Teacher's vectors of dev texts on which stages may report their loss.
+    """
+
+    name: str
+    figure: str
+    dev: "Spec[Any] | None"
+    test: "Spec[Any]"
+    held_out: "AnyStore | None" = None
 
 
 class DataKind(Kind[P]):
@@ -91,8 +112,12 @@ class DataKind(Kind[P]):
         """Return the texts that its evaluators measure with on dev and test; none of them is trained on."""
         return {}
 
+    def measures(self, context: "Preparation") -> "Iterable[Measure]":
+        """Read what its evaluators measure with, and name them; the first selects unless another is named."""
+        return ()
+
     def prepare(self, context: "Preparation") -> P | None:
-        """Read the data, and register what the teacher must embed and what is measured; skip what exists.
+        """Read the data, and name the teacher's vectors and whatever else is made of it; skip what is read.
 
         Returns:
             The prepared form; None where there turns out to be nothing of this kind.
@@ -105,7 +130,7 @@ class DataKind(Kind[P]):
         return value
 
     def complete(self, value: P, context: "Preparation") -> P:
-        """Finish the prepared form once the teacher has embedded everything and the share is taken."""
+        """Finish the prepared form once the share is taken."""
         return value
 
     def at_hand(self, context: "Preparation") -> bool:
@@ -115,10 +140,6 @@ class DataKind(Kind[P]):
     def glimpse(self, count: int) -> list[str]:
         """Some of the texts, read without what `prepare` writes; none where the kind cannot tell."""
         return []
-
-    def summary(self, facts: dict[str, Any]) -> str:
-        """One line on prepared data of a source; empty where preparing it has already said so."""
-        return ""
 
 
 def found_in(package: str, base: type[Any]) -> dict[str, Any]:

@@ -1,8 +1,11 @@
 """Placement of the teacher's run: device and processes."""
 
 from dataclasses import dataclass
+from typing import Any
 
+from stillhouse.cluster.resources import teacher_actors
 from stillhouse.core.errors import require
+from stillhouse.core.machine import cores
 
 
 @dataclass(frozen=True)
@@ -24,3 +27,13 @@ class Embedding:
     def __post_init__(self) -> None:
         """Check the ranges."""
         require(self.actors >= 0, "actors >= 0", actors=self.actors)
+
+    @property
+    def each(self) -> int:
+        """Threads of each process."""
+        return cores() if self.local else self.threads
+
+    def resources(self) -> dict[str, Any]:
+        """Return the arguments of `training.inputs.get`."""
+        actors = 0 if self.local else self.actors or teacher_actors(self.device)
+        return {"device": self.device, "threads": self.each, "actors": actors}

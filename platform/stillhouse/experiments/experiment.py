@@ -187,17 +187,23 @@ class Experiment:
         stated = self.max_length or self.teacher.max_length or own
         return stated or published_length(lead.checkpoint or self.student.base(lead))
 
+    def check_teacher_prompts(self, teacher: Teacher) -> None:
+        """Refuse prompts of the teacher that leave no room for a text; see `check_prompts`."""
+        from stillhouse.teachers.prompts import check_prompts, prompts_of
+
+        for member, length in zip(teacher.members, self.lengths(teacher), strict=True):
+            if member.checkpoint:
+                check_prompts(prompts_of(member), member.checkpoint, length, "teacher")
+
     def check_prompts(self, teacher: Teacher) -> None:
         """Refuse prompts of teacher or student that leave no room for a text.
 
         Raises:
             BadInput: There is such a prompt.
         """
-        from stillhouse.teachers.prompts import check_prompts, prompts_of
+        from stillhouse.teachers.prompts import check_prompts
 
-        for member, length in zip(teacher.members, self.lengths(teacher), strict=True):
-            if member.checkpoint:
-                check_prompts(prompts_of(member), member.checkpoint, length, "teacher")
+        self.check_teacher_prompts(teacher)
         student = self.student
         length = student.length(teacher, self.common_length(teacher))
         check_prompts(student.prompts, student.base(teacher), length, "student")

@@ -22,12 +22,10 @@ from stillhouse.corpora.tables import open_rows, open_texts
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.pairs import Pairs
-from stillhouse.experiments.negatives import mine_negatives, with_negatives
-from stillhouse.experiments.preparation import chooser_of, embed_stores, read_pydocs, teacher_store
-from stillhouse.teachers.embedding import resolve_compute
-from stillhouse.teachers.prompts import check_prompts, prompts_of
+from stillhouse.experiments.negatives import with_negatives
+from stillhouse.experiments.preparation import Preparation
 from stillhouse.teachers.store import open_vectors
-from stillhouse.values.data import Examples, Mined, TableStore, TextTable
+from stillhouse.values.data import Examples, Mined
 
 _ROWS = 2048
 
@@ -80,16 +78,18 @@ def mine(
         BadInput: No pair is usable, or no pair has enough negatives.
     """
     started = time.monotonic()
-    examples, rule = _planned(experiment, workspace, embedding, refresh=refresh)
+    data = Preparation(experiment, workspace, embedding, refresh)
+    examples, rule = _planned(data)
     signature = {"examples": examples.fingerprint, "output": str(output.resolve())}
     note = note_path(workspace, "mined-file", signature)
     if has_note(note) and output.is_file() and (kept := read_json(note))["sha256"] == sha256_of(output):
         say(f"  {output} is up to date")
         report: dict[str, Any] = kept["report"]
         return report
-    embed_stores([*rule.queries.stores, *rule.passages.stores], workspace, embedding)
-    mine_negatives(workspace, examples, embedding)
-    means = _write(workspace, examples, rule, output)
+    data.make(rule.queries, rule.passages, examples)
+    examples = data.settled(examples)
+    assert isinstance(examples.origin, Mined)
+    means = _write(workspace, examples, examples.origin, output)
     teacher, manifest = rule.queries.teacher, read_manifest(workspace.path(examples))
     name = str(getattr(teacher, "name", ""))
     report = _report(experiment, name, manifest, output, means, started)
@@ -118,30 +118,19 @@ def _report(
     }
 
 
-def _planned(
-    experiment: Experiment, workspace: Workspace, embedding: Embedding, *, refresh: bool
-) -> tuple[Examples, Mined]:
-    teacher, compute = experiment.teacher.resolve(), resolve_compute(embedding.device, experiment.compute)
-    lengths = experiment.lengths(teacher)
-    for member, length in zip(teacher.members, lengths, strict=True):
-        if member.checkpoint:
-            check_prompts(prompts_of(member), member.checkpoint, length, "teacher")
-    for remark in experiment.teacher.remarks(teacher):
-        say(f"  {remark}")
-
-    runtimes = chooser_of(experiment, workspace, embedding)
-
-    def store(texts: TextTable, role: str) -> TableStore:
-        return runtimes.choose(teacher_store(texts, teacher, role, lengths=lengths, compute=compute))
-
-    choice = pairs_of(experiment)
+def _planned(data: Preparation) -> tuple[Examples, Mined]:
+    choice = pairs_of(data.experiment)
     if choice.path:
         pairs: Examples = read_labelled(
-            workspace, choice.path, limit=choice.count, refresh=refresh, schema=choice.schema("pairs")
+            data.workspace,
+            choice.path,
+            limit=choice.count,
+            refresh=data.refresh,
+            schema=choice.schema("pairs"),
         )
     else:
-        pairs = read_pydocs(experiment, workspace, refresh=refresh).pairs
-    examples = with_negatives(pairs, choice.mining, choice.number_mined, store)
+        pairs = data.pydocs().pairs
+    examples = with_negatives(pairs, choice.mining, choice.number_mined, data.store)
     assert isinstance(examples.origin, Mined), "negatives that come with the pairs are set aside"
     return examples, examples.origin
 

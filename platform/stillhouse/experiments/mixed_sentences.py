@@ -1,24 +1,22 @@
-"""Sentences of several sources: read in their shares, each embedded in its role, and put together."""
+"""Sentences of several sources: read in their shares, each with the role that it is embedded in."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stillhouse.corpora.mixing import MixSource, joined, mix_texts
 from stillhouse.corpora.splits import say_split
-from stillhouse.experiments.sentence_tables import measure_sentences
 from stillhouse.experiments.source import PYDOCS, Source
-from stillhouse.values.data import StoreMix, TableStore, TextTable
-from stillhouse.values.setting import SentenceData
+from stillhouse.values.data import AnyStore, StoreMix, TextTable
 
 if TYPE_CHECKING:
     from stillhouse.experiments.kinds.sentences import Sentences
     from stillhouse.experiments.preparation import Preparation
 
 Part = tuple[TextTable, int] | None
+Texts = TextTable | list[Part]
+"""The texts of the only source, or those of each and their number; None where a source has none."""
 
 
-def prepare_mix(sentences: "Sentences", context: "Preparation") -> SentenceData:
+def read_mix(sentences: "Sentences", context: "Preparation") -> tuple[Texts, Texts, Texts]:
     """Read the sources, and hold texts of each out to measure agreement with the teacher.
 
     Args:
@@ -37,19 +35,9 @@ def prepare_mix(sentences: "Sentences", context: "Preparation") -> SentenceData:
         refresh=context.refresh,
     )
     context.barrier.declare("agreement", (part[0] for part in (*mixed.dev, *mixed.test) if part is not None))
-    mixed = replace(mixed, train=[_admitted(part, context) for part in mixed.train])
-    parts = (mixed.train, mixed.dev, mixed.test)
+    parts = ([_admitted(part, context) for part in mixed.train], mixed.dev, mixed.test)
     say_split("texts", [sum(part[1] for part in split if part is not None) for split in parts])
-    train = _mix(context, "sentences", sentences.sources, mixed.train, context.trained_on)
-    if not context.unread.dev:
-        dev = _mix(context, "dev-sentences", sentences.sources, mixed.dev, context.embedded)
-        test = _mix(context, "test-sentences", sentences.sources, mixed.test, context.embedded)
-        measure_sentences(context, dev, test)
-        if context.experiment.selection.heldout_loss:
-            context.held_out = dev
-    context.reads(train.texts)
-    context.facts |= {"corpus": sentences.described, "store": train.fingerprint}
-    return SentenceData(train, rows=sum(rows for rows, _ in train.roles))
+    return parts
 
 
 def _opened(source: Source, context: "Preparation") -> MixSource:
@@ -65,18 +53,14 @@ def _admitted(part: Part, context: "Preparation") -> Part:
     return table, context.rows(table)
 
 
-def _mix(
-    context: "Preparation",
-    label: str,
-    sources: Sequence[Source],
-    parts: Sequence[Part],
-    embed: Callable[[TextTable, str], TableStore],
-) -> StoreMix:
-    """One store per source, with the prompt of its role, and the texts of all of them."""
-    kept = [(source.role, *part) for source, part in zip(sources, parts, strict=True) if part is not None]
-    texts = joined(context.workspace, label, [table for _, table, _ in kept])
+def sentence_store(context: "Preparation", sentences: "Sentences", label: str, texts: Texts) -> AnyStore:
+    """Name the teacher's vectors of sentences: one store per source, with the prompt of its role."""
+    if isinstance(texts, TextTable):
+        return context.store(texts, sentences.role)
+    sources = zip(sentences.sources, texts, strict=True)
+    kept = [(source.role, *part) for source, part in sources if part is not None]
     return StoreMix(
-        texts,
-        tuple(embed(table, role) for role, table, _ in kept),
+        joined(context.workspace, label, [table for _, table, _ in kept]),
+        tuple(context.store(table, role) for role, table, _ in kept),
         tuple((rows, role) for role, _, rows in kept),
     )

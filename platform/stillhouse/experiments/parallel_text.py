@@ -14,7 +14,8 @@ from stillhouse.corpora.reading.parallel import PARALLEL, ParallelCorpus, moses_
 from stillhouse.corpora.reading.schema import Schema
 from stillhouse.corpora.reading.sources import hub_name, list_files
 from stillhouse.corpora.reading.translations import pairs_of_corpora, split_parallel, write_parallel
-from stillhouse.corpora.tables import open_rows, open_texts
+from stillhouse.corpora.splits import say_split
+from stillhouse.corpora.tables import count_rows, open_rows, open_texts
 from stillhouse.evaluation.benchmarks.translation import find_bitexts
 from stillhouse.evaluation.crosslingual_sts import (
     CrossLingualSTS,
@@ -22,12 +23,13 @@ from stillhouse.evaluation.crosslingual_sts import (
     resolve_crosslingual_sts,
 )
 from stillhouse.evaluation.translation import Translations
+from stillhouse.experiments.data_kind import Measure
 from stillhouse.values.data import Examples
 
 if TYPE_CHECKING:
     from stillhouse.core.artifacts import Workspace
     from stillhouse.corpora.reading.parallel import ParallelCorpus
-    from stillhouse.experiments.preparation import Preparation
+    from stillhouse.experiments.selection import Selection
 
 VERSION = 3
 ACCURACY = "translation_mean_accuracy"
@@ -130,12 +132,13 @@ def read_parallel_data(
     barrier = barrier or Barrier(workspace)
     barrier.declare("translation", chain(_texts_of(workspace, dev), _texts_of(workspace, test)))
     train = barrier.without(whole, "pairs")
-    if not last:
-        return ParallelParts(train, dev, test)
-    own, other = (
-        pairs_of_corpora(workspace, train, [corpora.index(corpus) for corpus in part], label)
-        for part, label in ((first, "parallel-train"), (last, "parallel-contrast"))
-    )
+    own, other = train, None
+    if last:
+        own, other = (
+            pairs_of_corpora(workspace, train, [corpora.index(corpus) for corpus in part], label)
+            for part, label in ((first, "parallel-train"), (last, "parallel-contrast"))
+        )
+    say_split("pairs", [count_rows(workspace, part) for part in (own, dev, test)])
     return ParallelParts(own, dev, test, other)
 
 
@@ -155,21 +158,14 @@ def crosslingual_texts(root: str) -> Iterator[str]:
         yield from chain.from_iterable(bitext.read())
 
 
-def measure_translations(context: "Preparation", dev: Examples, test: Examples) -> None:
-    """Register translation accuracy, and STS between languages where the data root has it."""
-    context.measure(
-        "translation",
-        ACCURACY,
-        dev=lambda: spec(Translations, examples=dev),
-        test=spec(Translations, examples=test, split="test"),
-    )
-    selection = context.experiment.selection
+def translation_measures(selection: "Selection", dev: Examples, test: Examples) -> Iterator[Measure]:
+    """Yield translation accuracy, and STS between languages where the data root has it."""
+    final = spec(Translations, examples=test, split="test")
+    yield Measure("translation", ACCURACY, spec(Translations, examples=dev), final)
     if selection.data_root or selection.by == "stsb":
         stsb = resolve_crosslingual_sts(selection.data_root, "stsb", "dev")
         mean = "cross_avg" if len(stsb.pairs) > 1 else stsb.pairs[0]
-        context.measure(
-            "stsb",
-            f"xsts_{mean}_spearman_cosine_x100",
-            dev=lambda: spec(CrossLingualSTS, data=stsb),
-            test=spec(CrossLingualSTS, data=resolve_crosslingual_sts(selection.data_root, "sts2017", "test")),
-        )
+        figure = f"xsts_{mean}_spearman_cosine_x100"
+        final_data = resolve_crosslingual_sts(selection.data_root, "sts2017", "test")
+        on_dev, on_test = (spec(CrossLingualSTS, data=data) for data in (stsb, final_data))
+        yield Measure("stsb", figure, on_dev, on_test)

@@ -1,18 +1,15 @@
-"""From an experiment to a `Setting`: its data is read, embedded by the teacher once, and mined."""
+"""From an experiment to a `Setting`: its data is read and named, and what is asked for is made."""
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-from stillhouse.cluster.resources import teacher_actors
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import Progress, say
-from stillhouse.core.errors import BadInput
-from stillhouse.core.identity import Spec, canonical, fingerprint
-from stillhouse.core.machine import cores
+from stillhouse.core.identity import canonical, fingerprint
 from stillhouse.core.notes import has_note, publish_notes, write_note
 from stillhouse.core.roles import PLAIN
 from stillhouse.corpora.barrier import Barrier
@@ -20,26 +17,30 @@ from stillhouse.corpora.pydocs.selection import pydocs
 from stillhouse.corpora.reading.corpus import TokenLimit
 from stillhouse.corpora.reading.understood import Understood, recorded
 from stillhouse.corpora.tables import count_rows, open_texts
-from stillhouse.experiments.data_kind import PYDOCS_PAIRS, PYDOCS_SENTENCES, of_pydocs
+from stillhouse.evaluation.pool import Pool, build_pool
+from stillhouse.experiments.data_kind import PYDOCS_PAIRS, PYDOCS_SENTENCES, DataKind, Measure, of_pydocs
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.kinds.pairs import Pairs
-from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.experiments.kinds.parallel import Parallel
+from stillhouse.experiments.kinds.sentences import Sentences, summary_of_sentences
+from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.experiments.shares import counted, cut
-from stillhouse.experiments.unread import Unread
 from stillhouse.students.head import dimension_of, head_of
 from stillhouse.teachers.choosing import Chooser
-from stillhouse.teachers.embedding import build_stores, resolve_compute
+from stillhouse.teachers.embedding import resolve_compute
 from stillhouse.teachers.kinds import kind_of
 from stillhouse.teachers.prompts import prompts_of
-from stillhouse.teachers.store import open_vectors
-from stillhouse.values.data import AnyStore, Examples, Store, StoreEnsemble, TableStore, Teacher, TextTable
+from stillhouse.training.inputs import get
+from stillhouse.values.data import Examples, Store, StoreEnsemble, TableStore, Teacher, TextTable
+from stillhouse.values.graph import missing, reached, swapped
 from stillhouse.values.kinds import Kind
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import DevSuite, TestSuite
 
 P = TypeVar("P")
+T = TypeVar("T")
 _FIRST_FACTS = (
     *("corpus", "sentences", "pairs", "fraction", "fraction_of"),
     *("teacher", "teacher_head", "store", "compute"),
@@ -48,66 +49,47 @@ _FIRST_FACTS = (
 
 @dataclass(frozen=True)
 class Prepared:
-    """An experiment whose data is read, embedded and mined.
+    """An experiment whose data is read, with what was asked for made of it.
 
     Attributes:
         setting: What the methods' plans read.
         test: The locked suite.
         facts: What the report and the model card say of the data.
-        summary: One line on the data; empty where preparing it has already said so.
         refit: What the plans of a refit read; None where none is asked for.
-        embedding_s: Seconds that the teacher took.
+        embedding_s: Seconds that it took to make.
         understood: What the sources were taken for.
     """
 
     setting: Setting
     test: TestSuite
     facts: dict[str, Any]
-    summary: str = ""
     refit: Setting | None = None
     embedding_s: float = field(default=0.0, compare=False)
     understood: tuple[Understood, ...] = field(default=(), compare=False)
 
-
-@dataclass(frozen=True)
-class Measure:
-    """Something that the dev and the test suite measure.
-
-    Attributes:
-        name: Its name in ``selection.by``.
-        figure: The dev figure that selects.
-        dev: The evaluator of the dev split, made once the teacher has embedded everything.
-        test: The evaluator of the locked test split.
-    """
-
-    name: str
-    figure: str
-    dev: Callable[[], Spec[Any]]
-    test: Spec[Any]
+    @property
+    def summary(self) -> str:
+        """One line on the sentences; empty where there are none, which preparing has already said."""
+        return summary_of_sentences(self.facts) if self.setting.get(Sentences) is not None else ""
 
 
 @dataclass
 class Preparation:
-    """Everything that the kinds of data of an experiment share while they are prepared.
+    """Everything that the kinds of data of an experiment share while they are read.
 
-    A kind reads its data and registers the rest here: what the teacher must embed, what is done after that,
-    what is measured, which texts students read, and facts for reports.
+    A kind reads its source and names whatever is made of it; nothing is embedded, mined or sampled unless
+    `finish` is asked for something that reads it.
 
     Attributes:
         experiment: The experiment.
         workspace: Where everything is found and put.
         embedding: Where the teacher runs.
         refresh: Whether corpora are read again.
-        training: Whether the data to train on is prepared; otherwise only what evaluators read.
-        unread: What is not made, as nothing reads it.
+        read: Keys of the kinds that are read; None reads all.
         found: The experiment's teacher, where it has been found already; None finds it.
-        measures: Whether a teacher may be converted to find its runtime; otherwise ``auto`` takes PyTorch.
         facts: What the report and the model card say of the data.
-        texts: Text tables whose words students may read.
-        test: Further evaluators of the locked test split.
+        words: Text tables whose words students may read.
         data: The prepared data, by `Kind.key`.
-        held_out: Teacher's vectors of the texts on which stages report their loss; None where none is asked
-            for.
         understood: What the sources were taken for.
     """
 
@@ -115,36 +97,31 @@ class Preparation:
     workspace: Workspace
     embedding: Embedding
     refresh: bool = False
-    training: bool = True
-    unread: Unread = field(default_factory=Unread)
+    read: Collection[str] | None = None
     found: Teacher | None = None
-    measures: bool = True
     facts: dict[str, Any] = field(default_factory=dict)
-    texts: list[TextTable] = field(default_factory=list)
-    test: tuple[Spec[Any], ...] = ()
+    words: list[TextTable] = field(default_factory=list)
     data: dict[str, Any] = field(default_factory=dict)
-    held_out: AnyStore | None = None
     understood: list[Understood] = field(default_factory=list)
-    _stores: list[Store] = field(default_factory=list)
-    _later: list[Callable[[], None]] = field(default_factory=list)
-    _measures: list[Measure] = field(default_factory=list)
+    _once: dict[str, Any] = field(default_factory=dict)
+    _decided: dict[str, Store] = field(default_factory=dict)
+
+    @property
+    def kinds(self) -> list[DataKind[Any]]:
+        """The kinds of data that are read; word vectors come last, since they are those of the others."""
+        kinds = (kind for kind in self.experiment.kinds if self.read is None or kind.key in self.read)
+        return sorted(kinds, key=lambda kind: kind.key == WordVectors.key)
 
     @cached_property
     def teacher(self) -> Teacher:
         """The experiment's teacher."""
         teacher = self.found or self.experiment.teacher.resolve()
-        self.experiment.check_prompts(teacher)
-        longest = self.experiment.common_length(teacher)
-        for line in (
-            *self.experiment.teacher.remarks(teacher),
-            *self.experiment.student.remarks(teacher, longest),
-        ):
+        self.experiment.check_teacher_prompts(teacher)
+        for line in self.experiment.teacher.remarks(teacher):
             say(f"  {line}")
-        with recorded() as found:
-            for member in teacher.members:
-                for each in kind_of(member.maker).understood(member):
-                    each.say()
-        self.understood += found
+        for member in teacher.members:
+            for each in kind_of(member.maker).understood(member):
+                self._understood(each.say)
         return teacher
 
     @cached_property
@@ -166,51 +143,38 @@ class Preparation:
     @cached_property
     def runtimes(self) -> Chooser:
         """The chooser of runtimes for the stores."""
-        return chooser_of(self.experiment, self.workspace, self.embedding, measures=self.measures)
+        wanted = [choice.runtime for choice in self.experiment.teacher.each]
+        where = self.embedding
+        return Chooser(wanted, self.workspace, where.device, threads=where.each)
 
     def store(self, texts: TextTable, role: str = PLAIN) -> TableStore:
         """The teacher's vectors of some texts of a role; naming a store embeds nothing."""
-        return self._named(texts, role, made=self.training)
-
-    def _named(self, texts: TextTable, role: str, *, made: bool) -> TableStore:
         store = teacher_store(texts, self.teacher, role, lengths=self.lengths, compute=self.compute)
-        return self.runtimes.choose(store, made=made)
+        return self.runtimes.choose(store)
 
-    def embedded(self, texts: TextTable, role: str = PLAIN) -> TableStore:
-        """The teacher's vectors of some texts of a role, which the teacher will embed."""
-        store = self._named(texts, role, made=True)
-        self._stores += store.stores
-        return store
+    def once(self, read: "Callable[[Preparation], T]") -> T:
+        """What a kind reads for its rows and for its evaluators, read once."""
+        name = read.__qualname__
+        if name not in self._once:
+            self._once[name] = self._understood(lambda: read(self))
+        known: T = self._once[name]
+        return known
 
-    def trained_on(self, texts: TextTable, role: str = PLAIN) -> TableStore:
-        """The teacher's vectors of texts to train on; nothing is embedded that no stage reads."""
-        read = self.training and not self.unread.vectors
-        return self.embedded(texts, role) if read else self._named(texts, role, made=False)
-
-    @property
-    def stores(self) -> list[Store]:
-        """The teacher's vectors that have been registered, each once."""
-        return list(dict.fromkeys(self._stores))
-
-    def later(self, action: Callable[[], None]) -> None:
-        """Register what is done once the teacher has embedded everything."""
-        self._later.append(action)
-
-    def measure(self, name: str, figure: str, *, dev: Callable[[], Spec[Any]], test: Spec[Any]) -> None:
-        """Register a `Measure`; the first one selects unless ``selection.by`` names another."""
-        self._measures.append(Measure(name, figure, dev, test))
+    def _understood(self, read: Callable[[], T]) -> T:
+        with recorded() as found:
+            value = read()
+        self.understood += [each for each in found if each not in self.understood]
+        return value
 
     def reads(self, texts: TextTable) -> None:
         """Register texts whose words students may read."""
-        self.texts.append(texts)
+        self.words.append(texts)
 
     def get(self, kind: type[Kind[P]]) -> P | None:
         """The prepared data of a kind, prepared now if it has not been; None where there is none."""
         if kind.key not in self.data:
-            value = None if kind.key in self.unread.kinds else self.experiment.get(kind)
-            with recorded() as found:
-                self.data[kind.key] = None if value is None else value.prepare(self)
-            self.understood += [each for each in found if each not in self.understood]
+            value = next((each for each in self.kinds if each.key == kind.key), None)
+            self.data[kind.key] = value and self._understood(lambda: value.prepare(self))
         known: P | None = self.data[kind.key]
         return known
 
@@ -218,19 +182,12 @@ class Preparation:
         """Add prepared data of another kind than the one that is being prepared."""
         self.data[kind.key] = value
 
-    def prepare_others(self, last: object) -> None:
-        """Prepare every kind of the experiment but this one, which reads what they register."""
-        for kind in self.experiment.kinds:
-            if kind is not last:
-                self.get(type(kind))
-
     @cached_property
     def barrier(self) -> Barrier:
         """Texts that are measured with. A kind declares its own, and adds those that it holds out."""
         barrier = Barrier(self.workspace)
         for kind in self.experiment.kinds:
-            measured = {} if kind.key in self.unread.kinds else kind.measured(self)
-            for evaluator, texts in measured.items():
+            for evaluator, texts in kind.measured(self).items() if kind in self.kinds else ():
                 barrier.declare(evaluator, texts)
         return barrier
 
@@ -242,109 +199,131 @@ class Preparation:
         """Number of rows of examples."""
         return count_rows(self.workspace, examples)
 
+    @cached_property
+    def _pydocs(self) -> Any:
+        return read_pydocs(self.experiment, self.workspace, refresh=self.refresh)
+
     def pydocs(self) -> Any:
         """The selection from the corpus ``pydocs`` that the experiment's kinds ask for, read once."""
         return self._pydocs
 
     @cached_property
-    def _pydocs(self) -> Any:
-        return read_pydocs(self.experiment, self.workspace, refresh=self.refresh)
+    def _measures(self) -> list[Measure]:
+        """Those of the source come last, as agreement selects only where nothing else does."""
+        kinds = sorted(self.kinds, key=lambda kind: kind.is_source)
+        return [each for kind in kinds for each in kind.measures(self)]
 
-    def finish(self) -> Prepared:
-        """Prepare every kind, run the teacher, do what waits for it, and assemble the setting."""
-        for kind in self.experiment.kinds:
-            self.get(type(kind))
-        began = time.monotonic()
-        if self._stores:
-            embed_stores(self.stores, self.workspace, self.embedding)
-        embedding_s = time.monotonic() - began
-        for action in self._later:
-            action()
-        whole = self._whole(self._dev_suite(), self._teacher_dim(self.data.get(Sentences.key)))
-        refit = self._refit(whole) if self.experiment.budget.refit.asked_for else None
-        setting = counted(self._completed(cut(whole, self.experiment.budget)), self.workspace)
-        facts = self._facts()
-        source = self.experiment.source
-        summary = "" if source.key in self.unread.kinds else source.summary(facts)
-        said = tuple(self.understood)
-        return Prepared(setting, self._test_suite(), facts, summary, refit, embedding_s, said)
+    @cached_property
+    def dev(self) -> DevSuite:
+        """The suite that selects; a pool of passages stands for the collection that is sampled."""
+        measures = [each for each in self._measures if each.dev is not None]
+        if not measures:  # every stage selects by a figure of its own
+            return DevSuite((), select="")
+        figures = {each.name: each.figure for each in measures}
+        by = self.experiment.selection.by or measures[0].name
+        held_out = next((each.held_out for each in measures if each.held_out is not None), None)
+        suite = tuple(each.dev for each in measures if each.dev is not None)
+        return DevSuite(suite, select=figures.get(by, ""), held_out=held_out)
 
-    def sized(self) -> Prepared:
-        """Read every kind, and assemble what can be counted: the teacher does not run, nothing is mined.
+    @cached_property
+    def test(self) -> TestSuite:
+        """The locked suite."""
+        own = sorted(self._measures, key=lambda each: each.dev is None)
+        return TestSuite(tuple(each.test for each in own))
 
-        The setting serves to plan with, not to train on: its hard negatives are not there, and what is
-        measured among the teacher's vectors is left out of its dev suite.
-        """
-        for kind in self.experiment.kinds:
-            self.get(type(kind))
-        try:
-            dev = self._dev_suite()
-        except BadInput:  # A pool of passages is chosen among the teacher's vectors.
-            dev = DevSuite((), select="")
-        whole = self._whole(dev, dimension_of(self.teacher))
-        setting = counted(cut(whole, self.experiment.budget), self.workspace)
-        asked_for = self.experiment.budget.refit.asked_for
-        refit = counted(self._lengthened(whole), self.workspace) if asked_for else None
-        return Prepared(setting, self._test_suite(), self._facts(), refit=refit)
-
-    def _whole(self, dev: DevSuite, teacher_dim: int) -> Setting:
-        """The setting with all of the rows."""
+    @cached_property
+    def whole(self) -> Setting:
+        """The setting with all of the rows, as it is named before anything of it is made."""
         experiment = self.experiment
+        experiment.check_prompts(self.teacher)
+        for line in experiment.student.remarks(self.teacher, experiment.common_length(self.teacher)):
+            say(f"  {line}")
+        for kind in self.kinds:
+            self.get(type(kind))
         data = {key: value for key, value in self.data.items() if value is not None}
         fine_tuned = any(kind.counts_as == "labels" and kind.key in data for kind in experiment.kinds)
         return Setting(
             teacher=self.teacher.having(lengths=self.lengths),
             student=experiment.student.spec(self.teacher, experiment.seed),
-            dev=dev,
+            dev=self.dev,
             data=data,
-            teacher_dim=teacher_dim,
+            teacher_dim=dimension_of(self.teacher) if Sentences.key in data else 0,
             finetune_budget=experiment.budget.settled().finetune if fine_tuned else 0,
             autocast=self.compute,
             **experiment.stage_settings(self.teacher),
         )
 
-    def _test_suite(self) -> TestSuite:
-        return TestSuite(tuple(measure.test for measure in self._measures) + self.test)
+    @cached_property
+    def setting(self) -> Setting:
+        """The setting with the share of the rows that is trained on, named like `whole`."""
+        return self._completed(cut(self.whole, self.experiment.budget))
 
-    def _refit(self, whole: Setting) -> Setting:
-        """All of the rows, with the budgets of a refit."""
-        return counted(self._completed(self._lengthened(whole)), self.workspace)
-
-    def _lengthened(self, whole: Setting) -> Setting:
-        """The setting with the budgets of a refit."""
+    @cached_property
+    def refit(self) -> Setting | None:
+        """All of the rows with the budgets of a refit, named like `whole`; None where none is asked for."""
+        if not self.experiment.budget.refit.asked_for:
+            return None
         budget = self.experiment.budget.of_refit()
-        return dataclasses.replace(
-            whole,
+        longer = dataclasses.replace(
+            self.whole,
             distil_budget=budget.distil,
-            finetune_budget=budget.finetune if whole.finetune_budget else 0,
+            finetune_budget=budget.finetune if self.whole.finetune_budget else 0,
             evaluations=budget.evaluations,
         )
+        return self._completed(longer)
 
     def _completed(self, setting: Setting) -> Setting:
-        """The setting whose kinds have been completed."""
-        self.data |= setting.data
-        for kind in self.experiment.kinds:
-            value = self.data.get(kind.key)
-            if value is not None:
+        """The setting whose kinds have been completed, with its numbers of rows."""
+        for kind in self.kinds:
+            if (value := setting.get(type(kind))) is not None:
                 setting = setting.having(type(kind), kind.complete(value, self))
-        return setting
+        return counted(setting, self.workspace)
 
-    def _dev_suite(self) -> DevSuite:
-        if not self._measures:  # every stage selects by a figure of its own
-            return DevSuite((), select="")
-        by = self.experiment.selection.by or self._measures[0].name
-        figures = {measure.name: measure.figure for measure in self._measures}
-        suite = tuple(measure.dev() for measure in self._measures)
-        return DevSuite(suite, select=figures[by], held_out=self.held_out)
+    def make(self, *asked: object) -> None:
+        """Make what is asked for and what that reads; nothing else.
 
-    def _teacher_dim(self, sentences: Any) -> int:
-        if sentences is None or not self.training:
-            return 0
-        if self.unread.vectors or self.teacher.dimension:
-            return dimension_of(self.teacher)
-        return open_vectors(self.workspace, sentences.store, streamed=True).dim
+        Args:
+            asked: Stages, suites, stores, or whatever else names what is to be made.
+        """
+        stores = [each for each in missing(asked, self.workspace.finished) if isinstance(each, Store)]
+        decided = ((each, self.runtimes.decide(each)) for each in stores)
+        self._decided |= {each.fingerprint: chosen for each, chosen in decided if chosen != each}
+        asked = self.settled(asked)
+        stores = reached(Store, *asked)
+        if stores:  # `store gc` keeps what an experiment reads.
+            note = self.workspace.root / "experiments" / f"{fingerprint(stores)}.json"
+            if not has_note(note):
+                write_note(note, {"stores": [canonical(part) for part in stores]})
+        get(asked, self.workspace, **self.embedding.resources())
 
-    def _facts(self) -> dict[str, Any]:
+    def settled(self, value: T) -> T:
+        """The same with the runtimes of the stores that were made; suites search what a pool has sampled."""
+
+        def decided(part: Any) -> Any:
+            return self._decided.get(part.fingerprint, part) if isinstance(part, Store) else part
+
+        def sampled(part: Any) -> Any:
+            is_there = isinstance(part, Pool) and self.workspace.finished(part)
+            return build_pool(self.workspace, part) if is_there else part
+
+        def in_suites(part: Any) -> Any:
+            return swapped(part, sampled) if isinstance(part, DevSuite) else part
+
+        return swapped(swapped(value, decided), in_suites)
+
+    def finish(self, *asked: object) -> Prepared:
+        """Make what is asked for, and count what there is then; see `make`."""
+        began = time.monotonic()
+        self.make(*asked)
+        seconds = time.monotonic() - began
+        setting = counted(self.settled(self.setting), self.workspace)
+        refit = self.refit and counted(self.settled(self.refit), self.workspace)
+        facts, said = self.facts_of(setting), tuple(self.understood)
+        publish_notes(self.workspace)
+        return Prepared(setting, self.settled(self.test), facts, refit, seconds, said)
+
+    def facts_of(self, setting: Setting | None) -> dict[str, Any]:
+        """What the report and the model card say of the data; of a setting also what is trained on."""
         budget = self.experiment.budget
         share = (
             {"fraction": budget.fraction, "fraction_of": budget.fraction_of} if budget.fraction < 1 else {}
@@ -358,6 +337,7 @@ class Preparation:
             "pairs": 0,
             **left_out,
             **self.facts,
+            **(_trained_on(setting) if setting is not None else {}),
             **share,
             "compute": self.compute,
         }
@@ -375,6 +355,13 @@ class Preparation:
             if kept := member.dimension if member.checkpoint else member.kept:
                 facts[f"{who}_dimension"] = f"the first {kept}"
         return facts
+
+
+def _trained_on(setting: Setting) -> dict[str, Any]:
+    """Numbers of sentences and of labelled or translated pairs, and the store of the sentences."""
+    sentences, pairs = setting.get(Sentences), setting.get(Pairs) or setting.get(Parallel)
+    facts = {"sentences": sentences.rows, "store": sentences.store.fingerprint} if sentences else {}
+    return {**facts, **({"pairs": setting.rows_of(pairs.examples)} if pairs else {})}
 
 
 def teacher_store(
@@ -396,61 +383,26 @@ def teacher_store(
     return StoreEnsemble(texts, tuple(stores), teacher.weights) if teacher.weights else stores[0]
 
 
-def chooser_of(
-    experiment: Experiment, workspace: Workspace, embedding: Embedding, *, measures: bool = True
-) -> Chooser:
-    """Return the chooser of runtimes for an experiment's stores.
-
-    Args:
-        experiment: Its teachers say which runtime is wanted.
-        workspace: Holds texts and stores.
-        embedding: Where the teacher runs.
-        measures: See `Preparation`.
-    """
-    return Chooser(
-        [choice.runtime for choice in experiment.teacher.each],
-        workspace,
-        embedding.device,
-        threads=_threads(embedding),
-        measures=measures,
-    )
-
-
-def _actors(embedding: Embedding) -> int:
-    return embedding.actors or (1 if embedding.local else teacher_actors(embedding.device))
-
-
-def _threads(embedding: Embedding) -> int:
-    return cores() if embedding.local else embedding.threads
-
-
 def prepare(
     experiment: Experiment,
     workspace: Workspace,
     embedding: Embedding,
     *,
     refresh: bool = False,
-    training: bool = True,
-    unread: Unread | None = None,
     teacher: Teacher | None = None,
 ) -> Prepared:
-    """Read an experiment's data, run the teacher once over it, and mine hard negatives; skip what exists.
+    """Read all of an experiment's data, run the teacher once over it, and mine; skip what exists.
 
     Args:
         experiment: The experiment.
         workspace: Where everything is found and put.
         embedding: Where the teacher runs.
         refresh: Whether corpora are read again.
-        training: Whether the data to train on is prepared. To measure a model only what evaluators read is
-            needed: no training text is embedded, augmented or mined, and there is nothing to plan with.
-        unread: What is not made, as no stage reads it; None makes everything.
         teacher: The experiment's teacher, where it has been found already; None finds it, which reads all of
             its weights or vectors, or asks its endpoint.
     """
-    read = unread or Unread()
-    prepared = Preparation(experiment, workspace, embedding, refresh, training, read, teacher).finish()
-    publish_notes(workspace)
-    return prepared
+    context = Preparation(experiment, workspace, embedding, refresh, found=teacher)
+    return context.finish(context.setting, context.test)
 
 
 def read_pydocs(experiment: Experiment, workspace: Workspace, *, refresh: bool) -> Any:
@@ -472,33 +424,6 @@ def read_pydocs(experiment: Experiment, workspace: Workspace, *, refresh: bool) 
     )
 
 
-def embed_stores(stores: list[Store], workspace: Workspace, embedding: Embedding) -> None:
-    """Run the teacher for the stores that are missing, and note that an experiment reads them all."""
-    if not stores:
-        return
-    # `store gc` keeps what an experiment reads.
-    note = workspace.root / "experiments" / f"{fingerprint(stores)}.json"
-    if not has_note(note):
-        write_note(note, {"stores": [canonical(part) for part in stores]})
-    missing = [store for store in stores if not workspace.finished(store)]
-    if not missing:
-        return
-    imported = all(store.teacher.imported for store in missing)
-    asked = all(store.teacher.asked for store in missing)
-    what = "reading the vectors of" if imported else "asking for" if asked else "starting the teacher for"
-    say(f"  {what} {', '.join(dict.fromkeys(store.label for store in missing))}")
-    build_stores(
-        workspace,
-        missing,
-        actors=_actors(embedding),
-        threads=_threads(embedding),
-        local=embedding.local,
-        device=embedding.device,
-        progress=Progress("importing" if imported else "embedding", "texts"),
-    )
-
-
 def documents_of(suite: DevSuite | TestSuite) -> list[Store]:
     """The teacher's vectors of documents that a suite's queries search."""
-    found = (each.kwargs["documents"] for each in suite.evaluators if "documents" in each.kwargs)
-    return [store for vectors in found for store in vectors.stores]
+    return reached(Store, *(each.kwargs.get("documents") for each in suite.evaluators))

@@ -1,20 +1,19 @@
 """The queries of a collection: read or made, measured with, and kept out of the text to train on."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.identity import spec
-from stillhouse.core.roles import ASYMMETRIC, DOCUMENT
+from stillhouse.core.roles import ASYMMETRIC, DOCUMENT, QUERY
 from stillhouse.corpora.search_task import SearchTask, TaskFiles, read_task
 from stillhouse.corpora.synthetic_task import Sizes, synthetic_task
+from stillhouse.evaluation.pool import Pool
 from stillhouse.evaluation.retrieval import DocSearch
-from stillhouse.experiments.kinds.collection import SEARCH, SIZES, SearchCollection
-from stillhouse.experiments.search_pool import pooled_dev
+from stillhouse.experiments.data_kind import Measure
+from stillhouse.experiments.kinds.collection import SEARCH, SIZES, SearchCollection, SearchData
 from stillhouse.experiments.sources_read import collection_read
-from stillhouse.values.data import Collection, TableStore, TextTable
+from stillhouse.values.data import Collection, TableStore
 
 if TYPE_CHECKING:
-    from stillhouse.evaluation.pool import Pool
     from stillhouse.experiments.experiment import Experiment
     from stillhouse.experiments.preparation import Preparation
 
@@ -43,47 +42,48 @@ def task_of(context: "Preparation", choice: SearchCollection) -> SearchTask | No
     return task
 
 
+def search_data(context: "Preparation", choice: SearchCollection) -> SearchData:
+    """Read the collections, and name the pool that dev queries search, if there is one."""
+    task, pool = task_of(context, choice), None
+    dev, test = (task.dev, task.test) if task else (context.pydocs().dev, context.pydocs().test)
+    if choice.dev_pool:
+        queries, passages = context.store(dev.queries, QUERY), context.store(dev.passages, DOCUMENT)
+        pool = Pool(dev, queries, passages, choice.dev_pool)
+    return SearchData(dev, test, pool, choice.name, task.held_out if task else None)
+
+
 def files_of(choice: SearchCollection) -> TaskFiles:
     """Return where the splits of a folder are."""
     division = (choice.test_share, choice.seed)
     return TaskFiles(choice.path, choice.dev, choice.test, *division, drop_own_ids=choice.drop_own_ids)
 
 
-def measure_search(
-    context: "Preparation", dev: Collection, test: Collection, pool: "Pool | None", name: str, metric: str
-) -> None:
-    """Register search: on dev in the pool, if there is one, and on test among all passages.
+def search_measure(context: "Preparation", metric: str) -> Measure:
+    """Search: on dev in the pool, if there is one, and on test among all passages.
 
     Args:
-        context: The suites to add to.
-        dev: All dev queries and passages.
-        test: The locked test queries and passages.
-        pool: The pool that dev queries search.
-        name: Prefix of the figures' names.
+        context: Has the collections, and names the teacher's vectors of their passages.
         metric: What selects, such as ``ndcg@10``.
     """
-    asymmetric = asymmetric_search(context.experiment)
+    search = context.get(SearchCollection)
+    assert search is not None, "a collection is always there"
+    asymmetric, selection = asymmetric_search(context.experiment), context.experiment.selection
+    on_dev = f"{search.name}_pool" if search.pool else search.name
 
-    def documents(
-        collection: Collection, embed: Callable[[TextTable, str], TableStore]
-    ) -> dict[str, TableStore]:
-        return {"documents": embed(collection.passages, DOCUMENT)} if asymmetric else {}
+    def documents(collection: Collection) -> dict[str, TableStore]:
+        return {"documents": context.store(collection.passages, DOCUMENT)} if asymmetric else {}
 
-    on_dev = f"{name}_pool" if pool else name
-    by_teacher = documents(dev, context.embedded)
-    # Whoever only measures a model may never open the test split, so its passages are not embedded yet.
-    by_teacher_on_test = documents(test, context.embedded if context.training else context.store)
-    context.measure(
+    return Measure(
         ASYMMETRIC if asymmetric else SEARCH,
         f"{on_dev}_{f'{ASYMMETRIC}_' if asymmetric else ''}cosine_{metric}",
-        dev=lambda: spec(
+        dev=spec(
             DocSearch,
-            collection=pooled_dev(context.workspace, pool) if pool else dev,
+            collection=search.pool or search.dev,
             name=on_dev,
-            **by_teacher,
-            **({"index": index} if (index := context.experiment.selection.approximate) else {}),
+            **documents(search.dev),
+            **({"index": selection.approximate} if selection.approximate else {}),
         ),
-        test=spec(DocSearch, collection=test, name=name, **by_teacher_on_test),
+        test=spec(DocSearch, collection=search.test, name=search.name, **documents(search.test)),
     )
 
 

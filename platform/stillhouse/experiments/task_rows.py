@@ -18,6 +18,7 @@ from stillhouse.corpora.reading.sources import list_files
 from stillhouse.corpora.tables import open_rows, open_texts, open_values, write_rows, write_texts
 from stillhouse.corpora.wordnet import read_wordnet
 from stillhouse.evaluation.classification import Classification, CosineThreshold
+from stillhouse.experiments.sources_read import task_read
 from stillhouse.values.data import Examples
 from stillhouse.values.setting import TaskData
 from stillhouse.values.stage import DevSuite
@@ -60,6 +61,7 @@ def read_labelled_task(workspace: Workspace, given: str, root: str) -> tuple[Tas
         bare = spec(CosineThreshold, data=dev, fit=train, fit_rows=THRESHOLD_ROWS)
         untuned = DevSuite((bare,), select=f"{task}_cosine_accuracy")
     examples = task_examples(workspace, train)
+    task_read(workspace, given, root, examples).say()
     return TaskData(examples, classes=classes, dev=steering, untuned=untuned), final
 
 

@@ -49,10 +49,8 @@ from stillhouse.experiments.budget import Budget
 from stillhouse.experiments.data_kind import data_kinds
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.pairs import Pairs
-from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.shares import cut
 from stillhouse.experiments.teacher_weights import is_weight, without_weights
-from stillhouse.experiments.unread import Unread
 from stillhouse.students.backbone import checked_layers
 from stillhouse.students.recurrent import checked_repeats
 from stillhouse.values.data import teachers_in
@@ -156,8 +154,8 @@ def with_defaults(method: Method, experiment: Experiment) -> Experiment:
     return dataclasses.replace(experiment, data=(*others, dataclasses.replace(pairs, **changes)))
 
 
-def unread(method: Method, hp: Any, experiment: Experiment, setting: Setting) -> Unread:
-    """Find what no stage of a plan reads, so that the teacher does not run for it.
+def kinds_read(method: Method, hp: Any, experiment: Experiment, setting: Setting) -> set[str]:
+    """Name the kinds of data that a plan reads: a method's own, and those that its dev suite measures with.
 
     Args:
         method: What plans.
@@ -165,14 +163,9 @@ def unread(method: Method, hp: Any, experiment: Experiment, setting: Setting) ->
         experiment: The data.
         setting: What `Experiment.sketch` gives for it.
     """
-    stages = list(method.plan(hp, setting).chain())
-    sentences = setting.get(Sentences)
-    stores = [store for stage in stages for store in (*stage.stores.values(), *stage.examples.stores())]
-    vectors = sentences is not None and all(store.texts != sentences.store.texts for store in stores)
-    dev = all(stage.dev != setting.dev for stage in stages)
+    measured = any(stage.dev == setting.dev for stage in method.plan(hp, setting).chain())
     needs = {need.kind.key for need in needed(method.needs)}
-    others = (kind.key for kind in experiment.kinds if kind.key not in needs and not kind.is_source)
-    return Unread(vectors, dev, frozenset(others) if dev else frozenset())
+    return {kind.key for kind in experiment.kinds if measured or kind.is_source or kind.key in needs}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """A planned run: its stages, texts and stores, as far as they are known in seconds."""
 
 import dataclasses
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,10 +15,11 @@ from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Preparation, teacher_store
-from stillhouse.methods import Method, unread
+from stillhouse.methods import Method, kinds_read
 from stillhouse.students.head import dimension_of
 from stillhouse.teachers.embedding import resolve_compute
 from stillhouse.values.data import Store, TableStore, Teacher, TextTable
+from stillhouse.values.graph import reached
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import Stage
 
@@ -150,39 +150,28 @@ def read(
         BadInput: The data cannot be read.
     """
     plan = sketched(method, hp, experiment, workspace, teacher, device)
-    skipped = unread(method, hp, experiment, plan.setting)
+    kinds = kinds_read(method, hp, experiment, plan.setting)
     where = Embedding(local=True, device=device)
-    context = Preparation(experiment, workspace, where, unread=skipped, measures=False)
+    context = Preparation(experiment, workspace, where, read=kinds, found=teacher)
     source = experiment.source
     # The source comes last: whether it has been read depends on what is measured.
     if not all(kind.at_hand(context) for kind in reversed(experiment.kinds)):
         say("  the text has not been read yet: looking at some of it")
         label = str(getattr(source, "corpus", source.key))
         return dataclasses.replace(plan, texts=tuple(source.glimpse(SAMPLE)), label=label)
-    for kind in experiment.kinds:
-        context.get(type(kind))
-    data = {key: value for key, value in context.data.items() if value is not None}
-    setting = dataclasses.replace(plan.setting, data={**plan.setting.data, **data})
+    named = context.whole
+    setting = dataclasses.replace(plan.setting, data={**plan.setting.data, **named.data}, dev=named.dev)
     stage = method.plan(hp, setting)
-    stores = tuple(context.stores)
-    table = next(_tables(setting, stores, stage), None)
-    texts = sample_of(workspace, table, SAMPLE)[1] if table is not None else []
+    stores = tuple(reached(Store, stage))
+    sentences = setting.get(Sentences)
+    found = reached(Store, sentences, stage)
+    table = found[0].texts if found else next(iter(stage.examples.columns.values()))
     return dataclasses.replace(
         plan,
         setting=setting,
         stage=stage,
         stores=stores,
-        texts=tuple(texts),
-        label=table.label if table is not None else "",
+        texts=tuple(sample_of(workspace, table, SAMPLE)[1]),
+        label=table.label,
         is_read=True,
     )
-
-
-def _tables(setting: Setting, stores: tuple[Store, ...], stage: Stage) -> Iterator[TextTable]:
-    """Tables of texts that the run reads, those to distil on first."""
-    sentences = setting.get(Sentences)
-    if sentences is not None:
-        yield sentences.store.stores[0].texts
-    for store in stores:
-        yield store.texts
-    yield from stage.examples.columns.values()

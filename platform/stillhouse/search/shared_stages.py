@@ -10,7 +10,7 @@ from stillhouse.core.errors import require
 from stillhouse.search.space import Space
 from stillhouse.search.trial import Context
 from stillhouse.training.follower import PlanFollower
-from stillhouse.training.local import build_examples
+from stillhouse.training.inputs import record
 from stillhouse.training.progress import Diverged
 from stillhouse.training.walk import run
 from stillhouse.values.data import Examples, Recorded, Scored
@@ -47,7 +47,7 @@ def build_shared(context: Context, space: Space, need: Need) -> list[Stage]:
 def _record(examples: Examples, context: Context) -> None:
     """Record the teacher's output for every example."""
     device = usable_device(resolve_device(context.where.device))
-    build_examples(context.workspace, examples, device=device)
+    record(examples, context.workspace, device=device)
 
 
 def build_stage(stage: Stage, context: Context) -> str:

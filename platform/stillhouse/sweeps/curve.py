@@ -12,8 +12,8 @@ from stillhouse.core.console import doing, say, show, tell, timed_job, warn
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
-from stillhouse.experiments.preparation import prepare
-from stillhouse.methods import Method, unread
+from stillhouse.experiments.preparation import Preparation
+from stillhouse.methods import Method, kinds_read
 from stillhouse.preflight.bank import full_bank
 from stillhouse.preflight.examination import at_start
 from stillhouse.preflight.finding import print_concerns
@@ -71,7 +71,7 @@ def train_at(
     refresh: bool = False,
     teacher: Teacher | None = None,
 ) -> list[Point]:
-    """Train a method on fractions of its rows; the teacher embeds the whole text once.
+    """Train a method on fractions of its rows; the teacher embeds the whole text once, if a stage reads that.
 
     Args:
         fractions: The fractions, each in (0, 1].
@@ -90,12 +90,13 @@ def train_at(
     plans = []
     teacher = teacher or experiment.teacher.resolve()
     print_concerns(at_start(method, hp, experiment, workspace, teacher, device=embedding.device))
-    skipped = unread(method, hp, experiment, experiment.sketch(teacher))
+    kinds = kinds_read(method, hp, experiment, experiment.sketch(teacher))
     for place, fraction in enumerate(fractions):
         given = changed(experiment, {"budget.fraction": fraction})
         again = refresh and place == 0
         with doing("preparing the corpus and the teacher"):
-            prepared = prepare(given, workspace, embedding, refresh=again, unread=skipped, teacher=teacher)
+            data = Preparation(given, workspace, embedding, again, kinds, teacher)
+            prepared = data.finish(method.plan(hp, data.setting))
         stage = method.plan(hp, prepared.setting)
         print_concerns(full_bank([stage], texts_of(prepared.setting)))
         if place == 0:

@@ -6,27 +6,27 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.artifacts import MANIFEST, Workspace, read_manifest
-from stillhouse.core.console import doing
+from stillhouse.core.console import doing, show
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical
+from stillhouse.core.notes import publish_notes
 from stillhouse.core.types import Encoder, Scorer
 from stillhouse.evaluation.asymmetric import Beside, require_one_dimension
 from stillhouse.evaluation.items import FiguresAndItems
+from stillhouse.evaluation.pool import calibrate
 from stillhouse.evaluation.suites import figure_facts, measure_suite, run_suite
 from stillhouse.evaluation.trained_claims import refuse_trained_claims
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.claims import Claims
-from stillhouse.experiments.kinds.collection import SearchCollection
+from stillhouse.experiments.kinds.collection import SearchCollection, SearchData
 from stillhouse.experiments.kinds.labelled_task import LabelledTask
-from stillhouse.experiments.preparation import documents_of, embed_stores, prepare
-from stillhouse.experiments.search_pool import calibrated
-from stillhouse.experiments.unread import beside_task
+from stillhouse.experiments.preparation import Preparation, documents_of
 from stillhouse.sweeps.documents_by import beside_teacher, documents_source, other_model, taught_by
 from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
 from stillhouse.training.models import Source, encoder_in, find_model, stages_among
 from stillhouse.values.data import Store
-from stillhouse.values.setting import Setting
+from stillhouse.values.setting import TaskData
 from stillhouse.values.stage import DevSuite, TestSuite
 
 
@@ -81,7 +81,7 @@ def measure_models(
     head: tuple[str, bool | None] = ("", None),
     refresh: bool = False,
 ) -> Measurement:
-    """Prepare what an experiment's evaluators read, and measure models.
+    """Make what an experiment's evaluators of one split read, and measure models.
 
     Args:
         experiment: The data.
@@ -118,14 +118,16 @@ def measure_models(
     if by_teacher is not None:
         require_one_dimension(encoders[0], by_teacher)
     known = set(workspace.root.glob(f"{Store.kind}/*/{MANIFEST}"))
-    alone = beside_task(experiment)
-    prepared = prepare(experiment, workspace, embedding, refresh=refresh, training=False, unread=alone)
-    suite = prepared.test if final else prepared.setting.dev
+    alone = _task_alone(experiment)
+    data = Preparation(experiment, workspace, embedding, refresh, {alone.key} if alone else None)
+    suite: DevSuite | TestSuite = data.test if final else data.dev
     if alone is not None and not final:
-        suite = _task_suite(prepared.setting, encoders)
+        suite = _task_suite(data.once(alone.read)[0], encoders)
     if experiment.get(Claims) is not None:
         refuse_trained_claims(stages_among(models, workspace), suite, split, workspace)
-    embed_stores(documents_of(suite), workspace, embedding)
+    data.make(suite)
+    suite = data.settled(suite)
+    publish_notes(workspace)
     if isinstance(suite, TestSuite):
         record_test_use(workspace, suite.opens, " against ".join(models))
         for name in models:
@@ -144,12 +146,12 @@ def measure_models(
             {store.label: workspace.path(store) / MANIFEST not in known for store in documents_of(suite)},
         )
     if not final:
-        if alone is None:
-            figures |= _task_figures(prepared.setting, encoders[0], workspace)
-        search = prepared.setting.get(SearchCollection)
-        calibration = calibrated(search, encoders[0], sources[0], workspace)
+        task = experiment.get(LabelledTask)
+        if alone is None and task is not None:
+            figures |= _task_figures(data.once(task.read)[0], encoders[0], workspace)
+        calibration = calibrated(data.settled(data.get(SearchCollection)), encoders[0], sources[0], workspace)
     about = figure_facts(suite, workspace)
-    return Measurement(split, sources, measured, figures, prepared.facts, about, beside, calibration)
+    return Measurement(split, sources, measured, figures, data.facts_of(None), about, beside, calibration)
 
 
 def _figures_of_training(stage: Path | None, suite: DevSuite | TestSuite) -> dict[str, float]:
@@ -176,9 +178,14 @@ def _other(name: str, model: str, experiment: Experiment, workspace: Workspace) 
     return found if any(found.stated) else source_of(name, experiment, workspace)
 
 
-def _task_suite(setting: Setting, models: Sequence[Any]) -> DevSuite:
+def _task_alone(experiment: Experiment) -> LabelledTask | None:
+    """The task, where one is named without any text; then nothing else is read to measure models."""
+    task: LabelledTask | None = experiment.get(LabelledTask)
+    return None if any(kind.is_source for kind in experiment.data) else task
+
+
+def _task_suite(task: TaskData, models: Sequence[Any]) -> DevSuite:
     """The dev suite of a task: scores if every model gives them, plain vectors if every model encodes."""
-    task = setting[LabelledTask]
     suites = [task.dev] if all(isinstance(model, Scorer) for model in models) else []
     if task.untuned is not None and all(isinstance(model, Encoder) for model in models):
         suites.append(task.untuned)
@@ -190,12 +197,23 @@ def _task_suite(setting: Setting, models: Sequence[Any]) -> DevSuite:
     return DevSuite(tuple(part for suite in suites for part in suite.evaluators), select=suites[0].select)
 
 
-def _task_figures(setting: Setting, encoder: Any, workspace: Workspace) -> dict[str, float]:
+def _task_figures(task: TaskData, encoder: Any, workspace: Workspace) -> dict[str, float]:
     """Measure a model on a task's own dev suites: its scores, where it gives any, and its plain vectors."""
-    task = setting.get(LabelledTask)
     figures: dict[str, float] = {}
-    if task is not None:
-        scored = [task.dev] if isinstance(encoder, Scorer) else []
-        for suite in [*scored, *([task.untuned] if task.untuned else [])]:
-            figures |= run_suite(suite, encoder, workspace)
+    scored = [task.dev] if isinstance(encoder, Scorer) else []
+    for suite in [*scored, *([task.untuned] if task.untuned else [])]:
+        figures |= run_suite(suite, encoder, workspace)
     return figures
+
+
+def calibrated(
+    search: SearchData | None, encoder: Any, source: Source, workspace: Workspace
+) -> dict[str, dict[str, float]]:
+    """Measure a model on the whole collection and on the pool; the figures are printed, and kept with it."""
+    if search is None or search.pool is None:
+        return {}
+    found = calibrate(workspace, search.pool, encoder, source.identity(), prefix=search.name)
+    show("  calibration of the dev pool:")
+    for figure, each in found.items():
+        show(f"  {figure:<36} {each['full']:.4f} whole, {each['pool']:.4f} pool, ratio {each['ratio']:.3f}")
+    return found

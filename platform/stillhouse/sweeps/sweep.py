@@ -12,10 +12,12 @@ from stillhouse.core.errors import BadInput, refusing
 from stillhouse.core.identity import canonical, fingerprint
 from stillhouse.core.notes import SWEEP_NOTE, SWEEPS, read_note, write_note
 from stillhouse.core.remotes import remote_at
-from stillhouse.experiments.preparation import Prepared, prepare
+from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.experiments.preparation import Preparation, Prepared
 from stillhouse.experiments.sentence_tables import AGREEMENT
 from stillhouse.experiments.teacher_weights import is_weight, weighted
 from stillhouse.methods import hyper_parameters, load_method
+from stillhouse.methods.baselines import MSE, Baseline
 from stillhouse.preflight.bank import full_bank
 from stillhouse.preflight.examination import at_start
 from stillhouse.preflight.finding import print_concerns
@@ -28,6 +30,7 @@ from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
 from stillhouse.sweeps.forecast import EMBEDDING, READING, keep_seconds, tested_models
 from stillhouse.sweeps.session import session
 from stillhouse.values.data import Teacher
+from stillhouse.values.setting import Setting
 from stillhouse.values.stage import Stage
 
 
@@ -59,14 +62,14 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
     ):
         options = options.on(device)
         slots = _slots(options)
-        experiment = options.experiment
-        teacher = options.teacher or experiment.teacher.resolve()
+        teacher = options.teacher or options.experiment.teacher.resolve()
         _warn_at_start(options, workspace, teacher)
         say("corpus and teacher")
         with doing("preparing the corpus and the teacher"), clock.part(READING):
-            prepared = prepare(
-                experiment, workspace, options.embedding, refresh=options.refresh, teacher=teacher
+            data = Preparation(
+                options.experiment, workspace, options.embedding, options.refresh, found=teacher
             )
+            prepared = data.finish(*asked_by(options, data))
         clock.add(READING, -prepared.embedding_s)
         clock.add(EMBEDDING, prepared.embedding_s)
         if prepared.summary:
@@ -102,13 +105,7 @@ def _warn_at_start(options: SweepOptions, workspace: Workspace, teacher: Teacher
 
 def _check_extremes(options: SweepOptions, prepared: Prepared, workspace: Workspace) -> None:
     """Refuse a batch larger than the rows, and warn of a full bank, before the sweep is begun."""
-    method = load_method(options.method)
-
-    def planned(values: dict[str, Any]) -> Stage:
-        point = hyper_parameters(method, values, options.preset)
-        return method.plan(point, weighted(prepared.setting, values))
-
-    plans = [planned(values) for values in options.space.probes(refusing(planned))]
+    method, plans = load_method(options.method), _extremes(options, prepared.setting)
     for plan in plans:
         check_rows(workspace, plan, options.experiment.budget.fraction)
     print_concerns(full_bank(plans, texts_of(prepared.setting)))
@@ -121,6 +118,25 @@ def _check_extremes(options: SweepOptions, prepared: Prepared, workspace: Worksp
             "at the experiment's own weights, which favours those. Select by a measure of its own, such as "
             "search or stsb (--select)."
         )
+
+
+def asked_by(options: SweepOptions, data: Preparation) -> list[object]:
+    """What a sweep makes of its data: what its plans and suites read, and the vectors of the MSE baseline."""
+    baseline: Baseline | None = getattr(load_method(options.method), "BASELINE", MSE)
+    by_mse = baseline is not None and baseline.method == MSE.method
+    vectors = data.setting.get(Sentences) if by_mse else None
+    return [*_extremes(options, data.setting), vectors, data.dev, data.test]
+
+
+def _extremes(options: SweepOptions, setting: Setting) -> list[Stage]:
+    """The plans with every searched value that the method plans."""
+    method = load_method(options.method)
+
+    def planned(values: dict[str, Any]) -> Stage:
+        point = hyper_parameters(method, values, options.preset)
+        return method.plan(point, weighted(setting, values))
+
+    return [planned(values) for values in options.space.probes(refusing(planned))]
 
 
 def open_sweep(options: SweepOptions, prepared: Prepared, workspace: Workspace) -> Path:

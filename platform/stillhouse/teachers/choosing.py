@@ -37,53 +37,48 @@ class Chooser:
         workspace: Holds texts and stores.
         device: Device that the teacher runs on.
         threads: Threads per process.
-        measures: Whether a teacher may be converted; otherwise ``auto`` takes PyTorch for what is not there.
     """
 
-    def __init__(
-        self,
-        wanted: Sequence[str],
-        workspace: Workspace,
-        device: str,
-        *,
-        threads: int = 1,
-        measures: bool = True,
-    ) -> None:
-        self._wanted, self._workspace, self._device = wanted, workspace, device
-        self._threads, self._measures = threads, measures
+    def __init__(self, wanted: Sequence[str], workspace: Workspace, device: str, *, threads: int = 1) -> None:
+        self._wanted, self._workspace, self._device, self._threads = wanted, workspace, device, threads
         self._known: dict[str, Store] = {}
+        self._open: set[str] = set()
+        """Stores that run in PyTorch unless the rule says otherwise, by their fingerprints."""
         self._fit: dict[tuple[str, int], bool] = {}
         """Whether OpenVINO computes a teacher's vectors, by its fingerprint and length."""
         self._said: set[str] = set()
 
-    def choose(self, store: TableStore, *, made: bool = True) -> TableStore:
-        """Give a store the runtime that computes it.
+    def choose(self, store: TableStore) -> TableStore:
+        """Give a store the runtime that is asked for or that computed it; PyTorch where neither says one.
 
         Args:
             store: Of PyTorch, as it is planned; of several teachers, each store gets a runtime of its own.
-            made: Whether the store will be built if it does not exist.
 
         Raises:
             BadInput: The runtime that is asked for cannot run here, or not this teacher.
         """
         single = store.stores
-        chosen = tuple(
-            self._chosen(each, wanted, made) for each, wanted in zip(single, self._wanted, strict=True)
-        )
+        chosen = tuple(self._chosen(each, wanted) for each, wanted in zip(single, self._wanted, strict=True))
         return StoreEnsemble(store.texts, chosen, store.weights) if store.weights else chosen[0]
 
-    def _chosen(self, store: Store, wanted: str, made: bool) -> Store:
+    def decide(self, store: Store) -> Store:
+        """Give a store that is to be made the runtime that the rule says, where `choose` left it open."""
+        return replace(store, runtime=self._by_rule(store)) if store.fingerprint in self._open else store
+
+    def _chosen(self, store: Store, wanted: str) -> Store:
         if store.teacher.checkpoint is None:
             return store
         key = store.fingerprint
         if key not in self._known:
             runtime = wanted
             if wanted == AUTO:
-                runtime = self._existing(store) or self._by_rule(store, made)
+                runtime = self._existing(store)
+                if not runtime:
+                    self._open.add(key)
             else:
                 require_runtime(wanted, self._device, store.compute)
                 require_convertible(replace(store, runtime=wanted))
-            self._known[key] = replace(store, runtime=runtime)
+            self._known[key] = replace(store, runtime=runtime or TORCH)
         return self._known[key]
 
     def _existing(self, store: Store) -> str:
@@ -101,9 +96,9 @@ class Chooser:
             self._say_once(f"{store.model.name}: taking the vectors that exist, computed by {runtime}")
         return runtime
 
-    def _by_rule(self, store: Store, made: bool) -> str:
+    def _by_rule(self, store: Store) -> str:
         able = store.compute == "bfloat16" and not why_not(OPENVINO, self._device, store.compute)
-        if not (able and made and self._measures) or unconvertible(store):
+        if not able or unconvertible(store):
             return TORCH
         if len(open_texts(self._workspace, store.texts)) < LARGE:
             return TORCH

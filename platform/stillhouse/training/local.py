@@ -7,50 +7,33 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stillhouse.core.artifacts import Workspace, write_json
-from stillhouse.core.console import Progress
 from stillhouse.core.distributed import rank
 from stillhouse.core.identity import canonical
 from stillhouse.core.notes import STAGE_NOTE
-from stillhouse.corpora.tokens import build_tokens
 from stillhouse.evaluation.suites import measure_suite
-from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.loading import tokenizer_of
 from stillhouse.training.dev_items import keep_items
 from stillhouse.training.facts import write_facts
 from stillhouse.training.figures import start_figures
 from stillhouse.training.fit import OBJECTIVE, STUDENT, OnEvaluation, fit
 from stillhouse.training.held_out import held_out_tokens, open_held_out
+from stillhouse.training.inputs import get
 from stillhouse.training.least_squares import build_first_layer, started
-from stillhouse.training.mining import build_mined
-from stillhouse.training.pair_scores import build_scored
 from stillhouse.training.published_run import published_run
 from stillhouse.training.rank_sync import on_rank0
-from stillhouse.training.recording import build_recorded
 from stillhouse.training.table import live_reader, open_table, student_reader
 from stillhouse.training.watch import Evaluate
-from stillhouse.values.data import Examples, Mined, Model, Recorded, Scored, Store, TokenTable, teachers_in
+from stillhouse.values.data import Model, TokenTable, teachers_in
 from stillhouse.values.stage import Stage
 
 if TYPE_CHECKING:
     from stillhouse.training.where import Where
 
 
-def _stores_of(stage: Stage) -> list[Store]:
-    """List every store that a stage reads, starting with those its examples are mined from."""
-    read = (*stage.examples.stores(), *stage.stores.values())
-    stores = (store for vectors in read for store in vectors.stores)
-    return list({store.fingerprint: store for store in stores}.values())
-
-
 def prepare(stage: Stage, workspace: Workspace, *, device: str, threads: int) -> None:
-    """Build the missing stores, examples and tokens of a stage in this process."""
+    """Build the missing inputs of a stage in this process: stores, examples and tokens."""
     fetch_start(stage, workspace)
-    for store in _stores_of(stage):
-        build_store(workspace, store, actors=1, threads=threads, local=True, device=device)
-    for examples in stage.examples.sources():
-        build_examples(workspace, examples, device=device)
-    for table in token_tables(stage):
-        build_tokens(workspace, table)
+    get([stage, *token_tables(stage)], workspace, device=device, threads=threads)
     build_first_layer(stage, workspace, device=device)
 
 
@@ -76,16 +59,6 @@ def fetch_model(model: Model, workspace: Workspace) -> None:
     """Fetch a model that is an artifact of the workspace, unless it is here."""
     if Path(model.path).parent.parent == workspace.root.resolve():
         workspace.obtain(Path(model.path).parent.name, Path(model.path).name)
-
-
-def build_examples(workspace: Workspace, examples: Examples, *, device: str) -> None:
-    """Mine, record or score examples whose sources are built; other examples come with the data."""
-    if isinstance(examples.origin, Mined):
-        build_mined(workspace, examples, device=device)
-    elif isinstance(examples.origin, Recorded):
-        build_recorded(workspace, examples, device=device)
-    elif isinstance(examples.origin, Scored):
-        build_scored(workspace, examples, device=device, progress=Progress("scoring", "queries"))
 
 
 def fit_here(

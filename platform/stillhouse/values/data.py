@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, fingerprint
@@ -41,6 +41,17 @@ class Named:
     def fingerprint(self) -> str:
         """Sixteen hexadecimal digits that identify what the value means."""
         return fingerprint(self)
+
+
+class Made(Named):
+    """A value that names a folder of the workspace, which is made where it is asked for."""
+
+    kind: ClassVar[str]
+
+    @property
+    def is_made(self) -> bool:
+        """True if the folder is made, rather than written when the data is read, or not needed at all."""
+        return True
 
 
 class Teacher(Named):
@@ -376,7 +387,7 @@ class TextTable(Named):
 
 
 @dataclass(frozen=True)
-class TokenTable(Named):
+class TokenTable(Made):
     """The token ids of a `TextTable` under one tokenizer, special tokens included.
 
     On disk: ``ids.npy`` (int32, all rows end to end), ``offsets.npy`` (int64, rows + 1) and a manifest.
@@ -430,7 +441,7 @@ class TeacherVectors(Named):
 
 
 @dataclass(frozen=True)
-class Store(TeacherVectors):
+class Store(TeacherVectors, Made):
     """A teacher's vectors of every row of a text table.
 
     On disk: one Arrow IPC file per shard of the table (``row`` int64, ``embedding`` fixed-size list), a
@@ -537,16 +548,6 @@ AnyStore = TableStore | StoreMix
 """A teacher's vectors of texts, from whatever stores they are read."""
 
 
-S = TypeVar("S", bound=AnyStore)
-
-
-def weighted(vectors: S, weights: tuple[float, ...]) -> S:
-    """The same vectors with other weights of the teachers; those of a single teacher as they are."""
-    if isinstance(vectors, StoreMix):
-        return replace(vectors, parts=tuple(weighted(part, weights) for part in vectors.parts))
-    return replace(vectors, weights=weights) if isinstance(vectors, StoreEnsemble) else vectors
-
-
 @dataclass(frozen=True)
 class AllRows:
     """Origin: every row of the one column's table, in order. Needs no folder."""
@@ -648,7 +649,7 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class Examples(Named):
+class Examples(Made):
     """Rows of integer ids into text tables, and further values of each row.
 
     On disk: ``<column>.npy``, int64, (N,) or (N, K); ``<value>.npy``, int64 (labels) or float32 (scores,
@@ -671,6 +672,11 @@ class Examples(Named):
     text_role: str = field(default=PLAIN, metadata={"identity": "unless_default"})
     text_roles: Runs = field(default=(), metadata={"identity": "unless_default"})
 
+    @property
+    def is_made(self) -> bool:
+        """See `Made.is_made`."""
+        return isinstance(self.origin, Mined | Recorded | Scored)
+
     def roles(self, column: str) -> Runs:
         """The roles of consecutive runs of rows of a column's table; empty where all have one role."""
         return self.text_roles if column == "text" else ()
@@ -691,20 +697,13 @@ class Examples(Named):
             yield from self.origin.rows.sources()
         yield self
 
-    def stores(self) -> Iterator[TableStore]:
-        """The teacher's vectors that these examples are mined from."""
-        for examples in self.sources():
-            if isinstance(examples.origin, Mined):
-                yield from (examples.origin.queries, examples.origin.passages)
-
     def teachers(self) -> Iterator["Teacher | Stage"]:
         """Return the teachers of the stores used for mining, and the models whose outputs are recorded."""
-        yield from (store.teacher for store in self.stores())
-        for examples in self.sources():
-            if isinstance(examples.origin, Recorded):
-                yield examples.origin.stage
-            elif isinstance(examples.origin, Scored):
-                yield examples.origin.teacher
+        for origin in (examples.origin for examples in self.sources()):
+            if isinstance(origin, Mined):
+                yield from (origin.queries.teacher, origin.passages.teacher)
+            elif isinstance(origin, Recorded | Scored):
+                yield origin.stage if isinstance(origin, Recorded) else origin.teacher
 
 
 def sample(examples: Examples, fraction: float) -> Examples:

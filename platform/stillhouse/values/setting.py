@@ -18,10 +18,11 @@ from stillhouse.values.data import (
     Sampled,
     Scored,
     Store,
+    StoreEnsemble,
     TableStore,
     Teacher,
-    weighted,
 )
+from stillhouse.values.graph import swapped
 from stillhouse.values.kinds import Kind
 from stillhouse.values.stage import DevSuite, Loop
 
@@ -62,10 +63,6 @@ class SentenceData:
         columns = {"text": self.store.texts}
         return Examples(columns, AllRows(), label=label, text_role=self.role, text_roles=self.store.roles)
 
-    def weighted(self, weights: tuple[float, ...]) -> "SentenceData":
-        """The same texts with other weights of the teachers."""
-        return dataclasses.replace(self, store=weighted(self.store, weights))
-
 
 @dataclass(frozen=True)
 class PairData:
@@ -78,11 +75,6 @@ class PairData:
 
     examples: Examples
     stores: Mapping[str, TableStore]
-
-    def weighted(self, weights: tuple[float, ...]) -> "PairData":
-        """The same rows with other weights of the teachers; negatives stay as they were mined."""
-        stores = {column: weighted(store, weights) for column, store in self.stores.items()}
-        return dataclasses.replace(self, stores=stores)
 
 
 @dataclass(frozen=True)
@@ -112,10 +104,6 @@ class ParallelData:
     examples: Examples
     store: TableStore
     contrast: Examples | None = None
-
-    def weighted(self, weights: tuple[float, ...]) -> "ParallelData":
-        """The same rows with other weights of the teachers."""
-        return dataclasses.replace(self, store=weighted(self.store, weights))
 
 
 @dataclass(frozen=True)
@@ -206,18 +194,16 @@ class Setting(Loop):
         What selects stays as it is, so that trials with different weights are compared by one measure; so do
         hard negatives, which are mined once. The loss on held-out texts follows the weights.
         """
+
+        def change(part: Any) -> Any:
+            return dataclasses.replace(part, weights=weights) if isinstance(part, StoreEnsemble) else part
+
+        learnt = (SentenceData, PairData, ParallelData)
         data = {
-            key: value.weighted(weights)
-            if isinstance(value, SentenceData | PairData | ParallelData)
-            else value
+            key: swapped(value, change, but=Examples) if isinstance(value, learnt) else value
             for key, value in self.data.items()
         }
-        held_out = self.dev.held_out
-        dev = (
-            self.dev
-            if held_out is None
-            else dataclasses.replace(self.dev, held_out=weighted(held_out, weights))
-        )
+        dev = dataclasses.replace(self.dev, held_out=swapped(self.dev.held_out, change))
         return dataclasses.replace(self, teacher=self.teacher.having(weights=weights), data=data, dev=dev)
 
     def rows_of(self, examples: Examples) -> int:

@@ -8,7 +8,7 @@ from stillhouse.core.errors import require
 from stillhouse.core.identity import spec
 from stillhouse.core.type_casts import check_types
 from stillhouse.corpora.published.fever import SPLIT_BY, SPLITS, fever_files
-from stillhouse.experiments.data_kind import DataKind
+from stillhouse.experiments.data_kind import DataKind, Measure
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.values.data import AllRows, Examples, Model, RankingTask, TextTable
 from stillhouse.values.stage import DevSuite
@@ -111,24 +111,15 @@ class Claims(DataKind[RankingTask]):
         rows = Examples({"claim": texts, "documents": texts}, AllRows())
         return RankingTask(rows, nothing, rows=1 << 40, cross_encoder=self.published_teacher())
 
-    def prepare(self, context: "Preparation") -> RankingTask:
-        """Read claims and pages, find the candidates, and register what measures their ranking."""
-        from stillhouse.evaluation.claim_ranking import ClaimRanking
+    def read(self, context: "Preparation") -> tuple[Examples, Examples, Examples, Examples | None]:
+        """Read claims and pages, and find the candidates: train, dev, test, and train with the unlabelled."""
         from stillhouse.experiments.claim_rows import ALL, read_claims
         from stillhouse.experiments.sources_read import claims_read
 
         parts, facts = read_claims(self, context.workspace, refresh=context.refresh)
         train, dev, test = (parts[name] for name in SPLITS)
+        more = parts.get(ALL)
         claims_read(context.workspace, self.path, train, facts["data"]).say()
-        context.measure(
-            "claims",
-            DCG,
-            dev=lambda: spec(ClaimRanking, examples=dev),
-            test=spec(ClaimRanking, examples=test, split="test"),
-        )
-        for table in train.columns.values():
-            context.reads(table)
-        suite = DevSuite((spec(ClaimRanking, examples=dev),), select=DCG)
         published = self.published_teacher()
         context.facts |= {
             **facts,
@@ -136,22 +127,35 @@ class Claims(DataKind[RankingTask]):
             "teacher": published.name if published else "a teacher trained on the same claims",
             "store": train.fingerprint,
         }
-        more = parts.get(ALL)
         if more is not None:
             context.facts |= {"unlabelled_claims": context.row_count(more) - context.row_count(train)}
         rows = context.row_count(train if more is None else more)
-        return RankingTask(train, suite, rows=rows, cross_encoder=published, unlabelled=more)
+        fraction = context.experiment.budget.share_of(self.counts_as)
+        claims = max(1, round(fraction * rows))
+        context.facts |= {"claims": claims, "pairs": claims * self.candidates}
+        _say(context.facts)
+        return train, dev, test, more
+
+    def measures(self, context: "Preparation") -> "tuple[Measure]":
+        """Ranking of the candidates."""
+        from stillhouse.evaluation.claim_ranking import ClaimRanking
+
+        _, dev, test, _ = context.once(self.read)
+        on_dev, on_test = spec(ClaimRanking, examples=dev), spec(ClaimRanking, examples=test, split="test")
+        return (Measure(self.key, DCG, on_dev, on_test),)
+
+    def prepare(self, context: "Preparation") -> RankingTask:
+        """The claims to learn from."""
+        train, _, _, more = context.once(self.read)
+        for table in train.columns.values():
+            context.reads(table)
+        rows, published = context.row_count(more or train), self.published_teacher()
+        return RankingTask(train, context.dev, rows, cross_encoder=published, unlabelled=more)
 
     @staticmethod
     def share(value: RankingTask, fraction: float) -> RankingTask:
         """A share of the claims for the student; a teacher that is trained, or scores them, has them all."""
         return replace(value, fraction=fraction, rows=max(1, round(fraction * value.rows)))
-
-    def complete(self, value: RankingTask, context: "Preparation") -> RankingTask:
-        """Note and print what is trained on."""
-        context.facts |= {"claims": value.rows, "pairs": value.rows * self.candidates}
-        _say(context.facts)
-        return value
 
 
 def _say(facts: dict[str, Any]) -> None:

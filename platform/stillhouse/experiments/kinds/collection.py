@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from stillhouse.core.errors import require
 from stillhouse.core.roles import ASYMMETRIC
 from stillhouse.core.type_casts import check_types
-from stillhouse.experiments.data_kind import DataKind
+from stillhouse.experiments.data_kind import DataKind, Measure
 from stillhouse.values.data import Collection, TextTable
 
 if TYPE_CHECKING:
@@ -193,14 +193,15 @@ class SearchCollection(DataKind[SearchData]):
         everything = [table for part in (search.dev, search.test) for table in (part.queries, part.passages)]
         return {SEARCH: everything if search.held_out is None else [search.held_out]}
 
-    def prepare(self, context: "Preparation") -> SearchData:
-        """Read the collections; a pool is sampled once the teacher has embedded the dev passages."""
-        from stillhouse.experiments.search_pool import pool_of
-        from stillhouse.experiments.search_queries import measure_search, task_of
+    def measures(self, context: "Preparation") -> "tuple[Measure]":
+        """Search among all passages, on dev in the pool if there is one."""
+        from stillhouse.experiments.search_queries import search_measure
 
-        task = task_of(context, self)
-        dev, test = (task.dev, task.test) if task else (context.pydocs().dev, context.pydocs().test)
-        pool = pool_of(dev, self.dev_pool, context.embedded)
-        metric = self.metric or (METRICS[0] if task else "mrr@10")
-        measure_search(context, dev, test, pool, self.name, metric)
-        return SearchData(dev, test, pool, self.name, task.held_out if task else None)
+        metric = self.metric or (METRICS[0] if self.path or self.synthetic else METRICS[1])
+        return (search_measure(context, metric),)
+
+    def prepare(self, context: "Preparation") -> SearchData:
+        """Read the collections, and name the pool of the dev passages."""
+        from stillhouse.experiments.search_queries import search_data
+
+        return search_data(context, self)

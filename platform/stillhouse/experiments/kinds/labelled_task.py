@@ -7,7 +7,7 @@ from stillhouse.core.errors import require
 from stillhouse.core.type_casts import check_types
 from stillhouse.corpora.published.glue import TASKS, read_task, resolve_task, task_name
 from stillhouse.corpora.wordnet import wordnet_files
-from stillhouse.experiments.data_kind import DataKind
+from stillhouse.experiments.data_kind import DataKind, Measure
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.values.data import AllRows, Examples, TextTable, sample
 from stillhouse.values.setting import TaskData
@@ -16,6 +16,7 @@ from stillhouse.values.stage import DevSuite
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from stillhouse.core.identity import Spec
     from stillhouse.experiments.experiment import Experiment
     from stillhouse.experiments.preparation import Preparation
 
@@ -88,21 +89,26 @@ class LabelledTask(DataKind[TaskData]):
         rows = [row for split in measured_splits(task, self.root) for row in read_task(split)]
         return {task: [text for row in rows for text in (row.first, row.second) if text]}
 
-    def prepare(self, context: "Preparation") -> TaskData:
-        """Read the rows, and register what measures the test rows."""
-        from stillhouse.experiments.sources_read import task_read
-        from stillhouse.experiments.task_rows import read_labelled_task, unmeasured_rows
+    def read(self, context: "Preparation") -> "tuple[TaskData, tuple[Spec[Any], ...]]":
+        """Read the rows, and name the evaluators of the test rows."""
+        from stillhouse.experiments.task_rows import read_labelled_task
 
         task, final = read_labelled_task(context.workspace, self.name, self.root)
-        task_read(context.workspace, self.name, self.root, task.examples).say()
-        if context.training:
-            name = task_name(self.name)
-            rows = unmeasured_rows(context.barrier, task.examples, name, self.root)
-            task = replace(task, examples=rows)
-        context.test += final
-        context.reads(task.examples.columns["text"])
         context.facts |= {"task": self.name}
-        return task
+        return task, final
+
+    def measures(self, context: "Preparation") -> "list[Measure]":
+        """The test rows; on dev a stage that is trained on the task has a suite of its own."""
+        return [Measure(self.key, "", None, test) for test in context.once(self.read)[1]]
+
+    def prepare(self, context: "Preparation") -> TaskData:
+        """The rows that nothing measures."""
+        from stillhouse.experiments.task_rows import unmeasured_rows
+
+        task, _ = context.once(self.read)
+        rows = unmeasured_rows(context.barrier, task.examples, task_name(self.name), self.root)
+        context.reads(rows.columns["text"])
+        return replace(task, examples=rows)
 
     @staticmethod
     def share(value: TaskData, fraction: float) -> TaskData:
@@ -113,7 +119,7 @@ class LabelledTask(DataKind[TaskData]):
         """Vary the rows where a WordNet is given."""
         from stillhouse.experiments.task_rows import augmented_rows
 
-        if not self.wordnet or not context.training:
+        if not self.wordnet:
             return value
         varied = augmented_rows(
             context.barrier, value.examples, self.wordnet, copies=self.copies, most=self.rows

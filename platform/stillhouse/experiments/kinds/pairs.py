@@ -4,12 +4,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import require
-from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.core.type_casts import check_types
 from stillhouse.experiments.columns import Columns
 from stillhouse.experiments.data_kind import DataKind, check_count
 from stillhouse.experiments.memory import IN_MEMORY, Held, held_rows
-from stillhouse.values.data import AllRows, Examples, Mined, Store, TextTable, sample
+from stillhouse.values.data import AllRows, Examples, Store, TextTable, sample
 from stillhouse.values.mining import Mining
 from stillhouse.values.setting import PairData
 
@@ -111,18 +110,14 @@ class Pairs(Columns, DataKind[PairData]):
         return PairData(pairs, dict.fromkeys(pairs.columns, Store(texts, teacher)))
 
     def prepare(self, context: "Preparation") -> PairData | None:
-        """Read the pairs, and plan what the teacher embeds and mines for them."""
-        from stillhouse.experiments.negatives import mine_negatives, with_negatives
+        """Read the pairs, and name their hard negatives and the teacher's vectors."""
+        from stillhouse.experiments.negatives import with_negatives
 
-        pairs = self.read(context.workspace, context) if context.training else None
+        pairs = self.read(context.workspace, context)
         if pairs is None:
             return None
         pairs = context.barrier.without(pairs, "pairs")
         examples = with_negatives(pairs, self.mining, self.number_mined, context.store)
-        if isinstance(examples.origin, Mined):
-            context.embedded(pairs.columns["query"], QUERY)
-            context.embedded(pairs.columns["passage"], DOCUMENT)
-            context.later(lambda: mine_negatives(context.workspace, examples, context.embedding))
         stores = {name: context.store(table, examples.role(name)) for name, table in examples.columns.items()}
         return PairData(examples, stores)
 
@@ -130,11 +125,6 @@ class Pairs(Columns, DataKind[PairData]):
     def share(value: PairData, fraction: float) -> PairData:
         """A share of the pairs; negatives are mined among all of them."""
         return PairData(sample(value.examples, fraction), value.stores)
-
-    def complete(self, value: PairData, context: "Preparation") -> PairData:
-        """Note how many pairs are trained on."""
-        context.facts |= {"pairs": context.row_count(value.examples)}
-        return value
 
     def read(self, workspace: "Workspace", context: "Preparation") -> Examples | None:
         """The pairs as they come; None where there are none."""

@@ -1,20 +1,21 @@
 """Parallel text: sentences with their translations."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stillhouse.core.errors import require
 from stillhouse.core.type_casts import check_types
 from stillhouse.experiments.columns import Columns
-from stillhouse.experiments.data_kind import DataKind, check_count
-from stillhouse.experiments.kinds.sentences import Sentences, summary_of_sentences
+from stillhouse.experiments.data_kind import DataKind, Measure, check_count
+from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.values.data import AllRows, Examples, Store, TextTable, sample
 from stillhouse.values.setting import ParallelData, SentenceData
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from stillhouse.experiments.experiment import Experiment
+    from stillhouse.experiments.parallel_text import ParallelParts
     from stillhouse.experiments.preparation import Preparation
 
 
@@ -92,14 +93,9 @@ class Parallel(Columns, DataKind[ParallelData]):
         texts = list(crosslingual_texts(root)) if root else []
         return {"crosslingual": texts} if texts else {}
 
-    def prepare(self, context: "Preparation") -> ParallelData:
-        """Read the pairs; the teacher embeds the sources, which also serve as sentences."""
-        from stillhouse.corpora.splits import say_split
-        from stillhouse.experiments.parallel_text import (
-            measure_translations,
-            parallel_corpora,
-            read_parallel_data,
-        )
+    def read(self, context: "Preparation") -> "ParallelParts":
+        """Read the pairs."""
+        from stillhouse.experiments.parallel_text import parallel_corpora, read_parallel_data
 
         data = read_parallel_data(
             context.workspace,
@@ -111,21 +107,27 @@ class Parallel(Columns, DataKind[ParallelData]):
             refresh=context.refresh,
             barrier=context.barrier,
         )
-        say_split("pairs", [context.row_count(part) for part in (data.train, data.dev, data.test)])
-        store = context.trained_on(data.train.columns["source"])
-        measure_translations(context, data.dev, data.test)
-        context.provide(Sentences, SentenceData(store, rows=context.rows(store.texts)))
         languages = dict.fromkeys(corpus.language for corpus in parallel_corpora(self.corpora))
-        context.facts |= {
-            "corpus": self.corpora,
-            "languages": ",".join(languages),
-            "store": store.fingerprint,
-        }
+        context.facts |= {"corpus": self.corpora, "languages": ",".join(languages)}
         if data.contrast is not None:
             context.facts |= {
                 "contrast_corpus": self.contrast,
                 "contrast_pairs": context.row_count(data.contrast),
             }
+        return data
+
+    def measures(self, context: "Preparation") -> "Iterable[Measure]":
+        """Translation accuracy, and STS between languages where the data root has it."""
+        from stillhouse.experiments.parallel_text import translation_measures
+
+        data = context.once(self.read)
+        return translation_measures(context.experiment.selection, data.dev, data.test)
+
+    def prepare(self, context: "Preparation") -> ParallelData:
+        """Name the teacher's vectors of the sources, which also serve as sentences."""
+        data = context.once(self.read)
+        store = context.store(data.train.columns["source"])
+        context.provide(Sentences, SentenceData(store, rows=context.rows(store.texts)))
         return ParallelData(data.train, store, data.contrast)
 
     @staticmethod
@@ -133,13 +135,3 @@ class Parallel(Columns, DataKind[ParallelData]):
         """A share of the pairs; the teacher's vectors stay whole."""
         contrast = None if value.contrast is None else sample(value.contrast, fraction)
         return ParallelData(sample(value.examples, fraction), value.store, contrast)
-
-    def complete(self, value: ParallelData, context: "Preparation") -> ParallelData:
-        """Note how many sources and pairs are trained on."""
-        sources = context.data[Sentences.key].rows
-        context.facts |= {"sentences": sources, "pairs": context.row_count(value.examples)}
-        return value
-
-    def summary(self, facts: dict[str, Any]) -> str:
-        """Say how many sources of which corpora the teacher has embedded."""
-        return summary_of_sentences(facts)

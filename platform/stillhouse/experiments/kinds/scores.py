@@ -95,10 +95,8 @@ class Scores(Columns, DataKind[ScoreData]):
         """Scores that are not there."""
         return ScoreData(bool(self.path), self.published())
 
-    def prepare(self, context: "Preparation") -> ScoreData | None:
+    def prepare(self, context: "Preparation") -> ScoreData:
         """Read the files, or resolve the cross-encoder, which scores the pairs before a student trains."""
-        if not context.training:
-            return None
         published = self.published()
         if published is not None:
             context.facts |= {"reranker": published.name}
@@ -114,7 +112,6 @@ class Scores(Columns, DataKind[ScoreData]):
                 schema=self.schema("scores"),
             )
             examples = context.barrier.without(read, "pairs")
-            given = {"reranker": f"the scores of {self.path}", "pairs": context.row_count(examples)}
-            context.facts |= given
+            context.facts |= {"reranker": f"the scores of {self.path}"}
             context.provide(Pairs, PairData(examples, {}))
         return ScoreData(bool(self.path), published)

@@ -9,7 +9,7 @@ from stillhouse.core.roles import ROLES
 from stillhouse.core.type_casts import check_types
 from stillhouse.experiments.augmentation import Augmentation
 from stillhouse.experiments.columns import Columns
-from stillhouse.experiments.data_kind import PYDOCS_SENTENCES, DataKind, check_count, of_pydocs
+from stillhouse.experiments.data_kind import PYDOCS_SENTENCES, DataKind, Measure, check_count, of_pydocs
 from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.memory import IN_MEMORY, Held, held_texts
@@ -18,11 +18,12 @@ from stillhouse.values.data import Store, TextTable, sample
 from stillhouse.values.setting import SentenceData
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from stillhouse.corpora.reading.corpus import ReadOptions
     from stillhouse.experiments.experiment import Experiment
+    from stillhouse.experiments.mixed_sentences import Texts
     from stillhouse.experiments.preparation import Preparation
 
 
@@ -195,29 +196,17 @@ class Sentences(Columns, DataKind[SentenceData]):
         texts = list(sts_texts(context.experiment.selection.data_root))
         return {"sts": texts} if texts else {}
 
-    def prepare(self, context: "Preparation") -> SentenceData:
-        """Read the corpus, add copies, and hold sentences out to measure agreement with the teacher."""
-        from stillhouse.experiments.augmented_text import augment_table
-        from stillhouse.experiments.mixed_sentences import prepare_mix
-        from stillhouse.experiments.sentence_tables import measure_sentences
+    def measures(self, context: "Preparation") -> "Iterable[Measure]":
+        """Agreement with the teacher on held-out sentences, and STS where the data root has it."""
+        from stillhouse.experiments.sentence_tables import sentence_measures
 
-        if self.sources:
-            return prepare_mix(self, context)
-        self.augmentation.check()
-        train, dev, test = self.read(context)
-        counts: dict[str, int] = {}
-        if context.training:
-            device = context.embedding.device
-            train, counts = augment_table(self.augmentation, context.barrier, train, device)
-        store = context.trained_on(train, self.role)
-        if not context.unread.dev:
-            dev_store, test_store = (context.embedded(table, self.role) for table in (dev, test))
-            measure_sentences(context, dev_store, test_store, self.role)
-            if context.experiment.selection.heldout_loss:
-                context.held_out = dev_store
-        context.reads(train)
-        context.facts |= {"corpus": self.corpus, "store": store.fingerprint, **counts}
-        return SentenceData(store, rows=context.rows(train), role=self.role)
+        return sentence_measures(context, self)
+
+    def prepare(self, context: "Preparation") -> SentenceData:
+        """Name the teacher's vectors of the sentences to train on, and of their copies."""
+        from stillhouse.experiments.sentence_tables import sentence_data
+
+        return sentence_data(context, self)
 
     @staticmethod
     def share(value: SentenceData, fraction: float) -> SentenceData:
@@ -226,20 +215,11 @@ class Sentences(Columns, DataKind[SentenceData]):
         rows = sum(max(1, round(fraction * part)) for part, _ in parts)
         return replace(value, rows=rows, sample=sample(value.whole("sentences"), fraction))
 
-    def complete(self, value: SentenceData, context: "Preparation") -> SentenceData:
-        """Note how many sentences are trained on."""
-        context.facts |= {"sentences": value.rows}
-        return value
+    def read(self, context: "Preparation") -> "tuple[Texts, Texts, Texts]":
+        """The training, dev and test sentences, each as a table of texts, or as one of each source."""
+        from stillhouse.experiments.sentence_tables import read_sentences
 
-    def read(self, context: "Preparation") -> tuple[TextTable, TextTable, TextTable]:
-        """The training, dev and test sentences, each as a table of texts."""
-        from stillhouse.experiments.sentence_tables import read_corpus
-
-        if self.is_pydocs:
-            docs = context.pydocs()
-            context.barrier.declare("agreement", [docs.dev_sentences, docs.test_sentences])
-            return context.barrier.without_texts(docs.sentences), docs.dev_sentences, docs.test_sentences
-        return read_corpus(context, self.corpus, self.held_out, self.read_options(context))
+        return read_sentences(context, self)
 
     def read_options(self, context: "Preparation | None" = None) -> "ReadOptions":
         """Return the options of reading the corpus."""
@@ -275,10 +255,6 @@ class Sentences(Columns, DataKind[SentenceData]):
         first_few = f"the first {len(found):,} texts; the rest was not read"
         reading.understood(len(found), rows=len(found), limit=first_few).say()
         return found
-
-    def summary(self, facts: dict[str, Any]) -> str:
-        """Say how many sentences of which corpus the teacher has embedded."""
-        return summary_of_sentences(facts)
 
 
 def summary_of_sentences(facts: dict[str, Any]) -> str:

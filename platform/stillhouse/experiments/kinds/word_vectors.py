@@ -49,12 +49,9 @@ class WordVectors(DataKind[Model]):
         """A model that stands for the vectors."""
         return Model("placeholder")
 
-    def prepare(self, context: "Preparation") -> Model | None:
+    def prepare(self, context: "Preparation") -> Model:
         """Write the vectors of the words that the training texts hold, and of further ones of a file."""
         from stillhouse.experiments.vocabulary import word_vectors
 
-        if not context.training:
-            return None
-        context.prepare_others(self)
         seed = context.experiment.seed
-        return word_vectors(context.workspace, self.vectors, context.texts, seed, further=self.further)
+        return word_vectors(context.workspace, self.vectors, context.words, seed, further=self.further)

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,19 +16,16 @@ from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.corpora.reading.rows import PACKED
 from stillhouse.corpora.reading.sources import hub_name, list_files
 from stillhouse.corpora.tables import open_texts, sample_of
-from stillhouse.experiments.embedding import Embedding
-from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
 from stillhouse.experiments.kinds.sentences import Sentences
-from stillhouse.experiments.preparation import Preparation, Prepared
+from stillhouse.experiments.preparation import Preparation
 from stillhouse.experiments.shares import examples_of
-from stillhouse.experiments.unread import Unread
 from stillhouse.teachers.loading import tokenizer_of
 from stillhouse.teachers.weights import on_this_machine
 from stillhouse.training.in_memory import prompt_of
 from stillhouse.training.table import student_reader
 from stillhouse.values.data import Examples, Model, Store, TextTable, TokenTable
-from stillhouse.values.data import Teacher as AnyTeacher
+from stillhouse.values.graph import reached
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import Stage
 
@@ -44,22 +41,24 @@ class Counted:
     """An experiment's data, as far as it was read to be counted.
 
     Attributes:
-        prepared: What a plan is made from.
+        setting: What a plan is made from: named, and counted as far as that can be.
         stores: The teacher's vectors that the command makes or finds.
         workspace: Where the texts were read: the workspace itself, or a folder that is removed again.
+        refit: The same for a refit; None where none is asked for.
         factor: How many times as many texts to distil on there are as were read.
         unread_s: Estimated seconds of reading the others.
     """
 
-    prepared: Prepared
+    setting: Setting
     stores: tuple[Store, ...]
     workspace: Workspace
+    refit: Setting | None = None
     factor: float = 1.0
     unread_s: float = 0.0
 
     def times(self, table: TextTable) -> float:
         """Return how many times as many rows a table has in truth."""
-        return self.factor if table in _distilled_on(self.prepared) else 1.0
+        return self.factor if table in _distilled_on(self.setting) else 1.0
 
     def rows(self, table: TextTable) -> int:
         """Number of rows of a table, in truth or estimated."""
@@ -78,57 +77,45 @@ class Counted:
         return sum(file.stat().st_size for file in files if file.is_file()) * self.times(table)
 
 
-def _distilled_on(prepared: Prepared) -> list[TextTable]:
+def _distilled_on(setting: Setting) -> list[TextTable]:
     """The tables of the texts to distil on."""
-    source = prepared.setting.get(Sentences)
+    source = setting.get(Sentences)
     return [] if source is None else [store.texts for store in source.store.stores]
 
 
 @contextlib.contextmanager
-def counted(
-    experiment: Experiment,
-    workspace: Workspace,
-    teacher: AnyTeacher,
-    device: str,
-    refresh: bool,
-    unread: Unread | None = None,
-) -> Iterator[Counted]:
+def counted(data: Preparation, asked: Callable[[Preparation], Iterable[object]]) -> Iterator[Counted]:
     """Read an experiment's data to count it; what is small is kept in the workspace, as by its run.
 
     Args:
-        experiment: The experiment.
-        workspace: Its workspace.
-        teacher: Its teacher.
-        device: Where teacher and students run.
-        refresh: Whether corpora are read again.
-        unread: What the command does not make.
+        data: The data.
+        asked: What the command makes of it.
 
     Raises:
         BadInput: The data cannot be read, or the rows of a large corpus cannot be estimated.
     """
-    began, where, skipped = time.monotonic(), Embedding(local=True, device=device), unread or Unread()
+    began, source = time.monotonic(), data.experiment.source
 
-    def read(part: Experiment, place: Workspace) -> Preparation:
-        return Preparation(part, place, where, refresh, unread=skipped, found=teacher, measures=False)
+    def read(part: Preparation) -> Counted:
+        return Counted(part.setting, tuple(reached(Store, *asked(part))), part.workspace, part.refit)
 
-    source, context = experiment.source, read(experiment, workspace)
-    if not isinstance(source, Sentences) or source.is_pydocs or source.at_hand(context):
-        yield Counted(context.sized(), tuple(context.stores), workspace)
+    if not isinstance(source, Sentences) or source.is_pydocs or source.at_hand(data):
+        yield read(data)
         return
     with tempfile.TemporaryDirectory(prefix="stillhouse-") as folder:
         scratch = Workspace(Path(folder) / "runs")
         scratch.claim()
         few, times = _smaller(source, Path(folder))
         say(f"  reading {SAMPLE:,} texts of {source.described} at most, to estimate the rest")
-        context = read(changed(experiment, few), scratch)
-        prepared = context.sized()
-        rows = sum(len(open_texts(scratch, table)) for table in set(_distilled_on(prepared)))
+        part = changed(data.experiment, few)
+        known = read(Preparation(part, scratch, data.embedding, data.refresh, data.read, data.found))
+        rows = sum(len(open_texts(scratch, table)) for table in set(_distilled_on(known.setting)))
         # As many are held out of few texts as of many: a fifth at most for dev and for test each.
         apart = min(2 * source.held_out, rows * 2 // 3)
         wanted = times * (rows + apart)
         factor = (min(wanted, source.count or wanted) - apart) / rows
         seconds = (time.monotonic() - began) * max(0.0, factor - 1)
-        yield Counted(prepared, tuple(context.stores), scratch, factor, seconds)
+        yield dataclasses.replace(known, factor=factor, unread_s=seconds)
 
 
 def _smaller(source: Sentences, folder: Path) -> tuple[dict[str, Any], float]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -13,8 +13,10 @@ from stillhouse.core.console import doing, say
 from stillhouse.core.errors import require
 from stillhouse.core.job_clock import duration
 from stillhouse.core.machine import available_memory, cores, describe_machine
+from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.methods import unread
+from stillhouse.experiments.preparation import Preparation
+from stillhouse.methods import kinds_read
 from stillhouse.preflight import space
 from stillhouse.preflight.planned import Planned
 from stillhouse.reports.rows import Rows
@@ -35,6 +37,7 @@ from stillhouse.sweeps.planning import counting
 from stillhouse.sweeps.planning.bench import Bench
 from stillhouse.sweeps.planning.counting import Counted, counted, with_rows
 from stillhouse.sweeps.runs import Training
+from stillhouse.sweeps.sweep import asked_by
 from stillhouse.training.estimate import Kind, Pace, Paces, kind_of, parts_of
 from stillhouse.training.where import Where
 from stillhouse.values.data import Store, Teacher, TokenTable
@@ -68,6 +71,11 @@ class Request:
     actors: int = 0
     at_once: int = 0
     device: str = "cpu"
+
+    @property
+    def embedding(self) -> Embedding:
+        """Where the data is read and named; nothing is embedded."""
+        return Embedding(local=True, device=self.device)
 
     @property
     def cores(self) -> float:
@@ -146,18 +154,18 @@ def plan_sweep(options: SweepOptions, workspace: Workspace, request: Request) ->
         BadInput: The data cannot be read or counted.
     """
     experiment, teacher = options.experiment, options.teacher or options.experiment.teacher.resolve()
-    with counted(experiment, workspace, teacher, request.device, options.refresh) as known:
-        prepared = known.prepared
+    data = Preparation(experiment, workspace, request.embedding, options.refresh, found=teacher)
+    with counted(data, partial(asked_by, options)) as known:
         context = Context(
             method=options.method,
             preset=options.preset,
-            setting=with_rows(prepared.setting, known),
+            setting=with_rows(known.setting, known),
             root=str(known.workspace.root),
             where=Where(device=options.device),
-            quality=prepared.setting.dev.select,
+            quality=known.setting.dev.select,
             points=points_of(options.scheduler) if len(options.objectives) == 1 else (),
         )
-        refit = None if prepared.refit is None else with_rows(prepared.refit, known)
+        refit = None if known.refit is None else with_rows(known.refit, known)
         baseline, _ = baseline_search(options, context)
         forecast = Forecast(options, context, workspace, refit=refit, baseline=baseline)
         work, stages = forecast.remaining(), forecast.stages()
@@ -167,9 +175,10 @@ def plan_sweep(options: SweepOptions, workspace: Workspace, request: Request) ->
 def plan_training(training: Training, workspace: Workspace, request: Request, *, refresh: bool) -> Plan:
     """Plan the training of one student; see `plan_sweep`."""
     method, hp, experiment, teacher = training.method, training.hp, training.experiment, training.teacher
-    skipped = unread(method, hp, experiment, experiment.sketch(teacher))
-    with counted(experiment, workspace, teacher, request.device, refresh, skipped) as known:
-        stage = method.plan(hp, with_rows(known.prepared.setting, known))
+    kinds = kinds_read(method, hp, experiment, experiment.sketch(teacher))
+    data = Preparation(experiment, workspace, request.embedding, refresh, kinds, teacher)
+    with counted(data, lambda data: [method.plan(hp, data.setting)]) as known:
+        stage = method.plan(hp, with_rows(known.setting, known))
         stages, work = [(part, 1) for part in stage.chain()], Remaining(students=[parts_of(stage, workspace)])
         return _Planner(experiment, teacher, workspace, known, request, stages, work).plan()
 
@@ -177,7 +186,8 @@ def plan_training(training: Training, workspace: Workspace, request: Request, *,
 def plan_embedding(experiment: Experiment, workspace: Workspace, request: Request, *, refresh: bool) -> Plan:
     """Plan the embedding of an experiment's text; see `plan_sweep`."""
     teacher = experiment.teacher.resolve()
-    with counted(experiment, workspace, teacher, request.device, refresh) as known:
+    data = Preparation(experiment, workspace, request.embedding, refresh, found=teacher)
+    with counted(data, lambda data: [data.setting, data.test]) as known:
         return _Planner(experiment, teacher, workspace, known, request, [], Remaining()).plan()
 
 
@@ -242,7 +252,7 @@ class _Planner:
                 teacher = bench.embedding_rate(run[0])
             if new:
                 bench = Bench(known.workspace, request.device, trials, max(1, cpus))
-                found, encoding = bench.training_paces(new, known.prepared.setting.teacher_dim)
+                found, encoding = bench.training_paces(new, known.setting.teacher_dim)
                 for stage, pace in zip(new, found, strict=True):
                     evaluation_s = counting.suite_tokens(known, stage) / encoding if encoding else 0.0
                     paces[kind_of(stage)] = Pace(
@@ -277,7 +287,7 @@ class _Planner:
     ) -> Rows:
         """The artifacts with rows, tokens and gigabytes; the last line has those that stay."""
         known, made = self.known, list[dict[str, Any]]()
-        dim = known.prepared.setting.teacher_dim / max(1, len(self.teacher.members))
+        dim = known.setting.teacher_dim / max(1, len(self.teacher.members))
 
         def add(what: str, number: int, size: float, column: str = _SIZE, **counts: int) -> None:
             made.append({"what": what, "number": number, **counts, column: size / 1e9})
@@ -306,7 +316,7 @@ class _Planner:
     def _memory(self) -> dict[str, float]:
         """Gigabytes of each kind of process."""
         some: Any = next(iter(self._kinds.values()), None)
-        setting, where = self.known.prepared.setting, self.known.workspace
+        setting, where = self.known.setting, self.known.workspace
         planned = Planned(self.experiment, self.teacher, setting, some, where, self.request.device)
         step = max((space.training_bytes(planned, stage) for stage in self._kinds.values()), default=0)
         actor, trial = ((_PROCESS + each) / 1e9 for each in (space.teacher_bytes(planned), step))

@@ -1,0 +1,96 @@
+"""The graph of what is made: a value names its inputs by its fields, and one walk finds them.
+
+Nothing here reads or makes anything.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from stillhouse.core.identity import Spec
+from stillhouse.values.data import Made, Named
+from stillhouse.values.stage import Stage
+
+T = TypeVar("T")
+N = TypeVar("N", bound=Named)
+
+
+def parts_of(value: object) -> Iterator[object]:
+    """The values that a value names directly: fields, arguments of a spec, items."""
+    if isinstance(value, Spec):
+        yield from value.kwargs.values()
+    elif isinstance(value, Mapping):
+        yield from value.values()
+    elif isinstance(value, tuple | list):
+        yield from value
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield from (getattr(value, field.name) for field in dataclasses.fields(value))
+
+
+def reached(kind: type[N], *values: object) -> list[N]:
+    """List the values of a kind that some values name, each once, those of earlier stages among them."""
+    found: dict[str, N] = {}
+    left, seen = list(reversed(values)), set[int]()
+    while left:
+        value = left.pop()
+        if id(value) not in seen:
+            seen.add(id(value))
+            if isinstance(value, kind):
+                found.setdefault(value.fingerprint, value)
+            left += reversed(list(parts_of(value)))
+    return list(found.values())
+
+
+def missing(values: Iterable[object], finished: Callable[[Any], bool]) -> list[Made]:
+    """List what some values need and nobody has made, each once and after its own inputs.
+
+    What is finished is not looked into. A stage within a value is trained before what reads it: whatever
+    needs one that is not finished is left to whoever trains that.
+
+    Args:
+        values: Stages, whose inputs are listed, suites, stores, or whatever else names any.
+        finished: Returns whether an artifact is.
+    """
+    found: dict[str, Made] = {}
+
+    def is_ready(value: object) -> bool:
+        if isinstance(value, Stage):
+            return finished(value)
+        if isinstance(value, Made) and value.is_made and (value.fingerprint in found or finished(value)):
+            return True
+        ready = all([is_ready(part) for part in parts_of(value)])
+        if ready and isinstance(value, Made) and value.is_made:
+            found[value.fingerprint] = value
+        return ready
+
+    for value in values:
+        for part in parts_of(value) if isinstance(value, Stage) else (value,):
+            is_ready(part)
+    return list(found.values())
+
+
+def swapped(value: T, change: Callable[[Any], Any], *, but: type | tuple[()] = ()) -> T:
+    """The same value with other parts.
+
+    Args:
+        value: The value.
+        change: Returns what takes the place of a part, wherever it is, or the part itself.
+        but: Values that are kept whole.
+    """
+    new: Any = change(value)
+    old = [] if isinstance(value, but) else list(parts_of(value))
+    if new is not value or not old:
+        return new  # type: ignore[no-any-return]
+    parts = [swapped(part, change, but=but) for part in old]
+    if all(part is before for part, before in zip(parts, old, strict=True)):
+        return value
+    if isinstance(value, Spec):
+        new = Spec(value.target, dict(zip(value.kwargs, parts, strict=True)))
+    elif isinstance(value, Mapping):
+        new = dict(zip(value, parts, strict=True))
+    elif isinstance(value, tuple | list):
+        new = type(value)(parts)
+    else:
+        names = [field.name for field in dataclasses.fields(value)]
+        new = dataclasses.replace(value, **dict(zip(names, parts, strict=True)))
+    return new  # type: ignore[no-any-return]

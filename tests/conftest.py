@@ -18,7 +18,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # Test processes share the cores.
 
-from tiny_model import write_tiny_model  # type: ignore[import-not-found]
+from tiny_model import write_tiny_model
 
 from stillhouse.core.artifacts import Workspace
 

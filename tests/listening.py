@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 import psutil
-from patience import STUCK_S  # type: ignore[import-not-found]
+from patience import STUCK_S
 
 
 def listening(process: psutil.Process) -> Iterator[tuple[str, str]]:

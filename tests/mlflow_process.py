@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from patience import STUCK_S  # type: ignore[import-not-found]
+from patience import STUCK_S
 
 
 def free_port() -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from mlflow_process import free_port  # type: ignore[import-not-found]
+from mlflow_process import free_port
 
 _FOUND = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 BIN = Path(found).resolve().parent if (found := shutil.which("initdb")) else (_FOUND[-1] if _FOUND else None)

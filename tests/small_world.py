@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_experiment import NOUNS, ranking_task, sentences  # type: ignore[import-not-found]
+from small_experiment import NOUNS, ranking_task, sentences
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.identity import Spec, spec
@@ -169,7 +169,7 @@ def built_world(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> W
         values={"label": np.array([0, 1, 1, 0, 1, 0, 0, 0])},
     )
     write_vocabulary(["the", "and", "a", *NOUNS[:-2]], root / "words", dim=8, seed=4)
-    claims = replace(ranking_task(workspace, claims=16), dev=None)
+    claims = replace(ranking_task(workspace, claims=16), dev=None)  # type: ignore[arg-type]
     shapes = {"base": (16, 6, 5), "teacher": (16, 6, 6), "wide_teacher": (24, 3, 7)}
     encoders = {name: write_encoder(root / name, tiny_model, *shape) for name, shape in shapes.items()}
     words = resolve_model(str(root / "words"))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_experiment import quick_experiment, sentences  # type: ignore[import-not-found]
+from small_experiment import quick_experiment, sentences
 
 import stillhouse
 from stillhouse import (

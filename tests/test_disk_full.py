@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from metrics_lines import read_metrics  # type: ignore[import-not-found]
+from metrics_lines import read_metrics
 
 from stillhouse.core.artifacts import Workspace, replacing, write_atomically, write_manifest
 from stillhouse.core.errors import Hindered, mistake_in

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from small_experiment import write_fever  # type: ignore[import-not-found]
+from small_experiment import write_fever
 
 from stillhouse.cli.main import main
 from stillhouse.students.encoder import StudentEncoder

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
-from small_experiment import sentences, write_fever  # type: ignore[import-not-found]
+from small_experiment import sentences, write_fever
 
 import stillhouse
 from stillhouse.cli.main import main

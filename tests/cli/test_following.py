@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from patience import STUCK_S  # type: ignore[import-not-found]
-from small_experiment import sentences  # type: ignore[import-not-found]
+from patience import STUCK_S
+from small_experiment import sentences
 
 import stillhouse
 from stillhouse.cli.main import main

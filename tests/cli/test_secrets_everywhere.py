@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from bad_inputs import TEXTS  # type: ignore[import-not-found]
-from loopback import Loopback, loopback, status  # type: ignore[import-not-found]
-from patience import STUCK_S  # type: ignore[import-not-found]
+from loopback import Loopback, loopback, status
+from patience import STUCK_S
 from ray.tune.execution.class_cache import _ActorClassCache
-from small_experiment import sentences  # type: ignore[import-not-found]
+from small_experiment import sentences
 
 from stillhouse.cli.main import main
 from stillhouse.core.redaction import CREDENTIALS

@@ -12,8 +12,8 @@ from urllib.parse import quote, quote_plus, unquote
 
 import pytest
 from bad_inputs import TEXTS  # type: ignore[import-not-found]
-from loopback import loopback, status  # type: ignore[import-not-found]
-from object_store import ObjectStore, object_store  # type: ignore[import-not-found]
+from loopback import loopback, status
+from object_store import ObjectStore, object_store
 
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace

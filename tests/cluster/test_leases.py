@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from local_ray import local_ray  # type: ignore[import-not-found]
+from local_ray import local_ray
 
 from stillhouse.cluster import leases
 from stillhouse.cluster.leases import Leases, making

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from patience import STUCK_S  # type: ignore[import-not-found]
+from patience import STUCK_S
 
 from stillhouse.cluster.membership import Membership, Node, nodes_watched
 from stillhouse.cluster.nodes import Autoscaler

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from listening import is_loopback, listening, seen_while_it_runs  # type: ignore[import-not-found]
-from patience import STUCK_S  # type: ignore[import-not-found]
+from listening import is_loopback, listening, seen_while_it_runs
+from patience import STUCK_S
 
 from stillhouse.cluster.resources import Need
 from stillhouse.core.machine import ranks_on_loopback

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from patience import STUCK_S  # type: ignore[import-not-found]
+from patience import STUCK_S
 
 HOST = "127.0.0.2"
 """The head's address, so that another Ray on this machine has its ports to itself."""

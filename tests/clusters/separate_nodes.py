@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from patience import STUCK_S  # type: ignore[import-not-found]
+from patience import STUCK_S
 
 ROOT = Path(__file__).resolve().parents[2]
 _RAY = Path(sys.executable).parent / "ray"

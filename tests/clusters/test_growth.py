@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from growing import Command, GrowingCluster, growing_cluster  # type: ignore[import-not-found]
-from small_experiment import sentences  # type: ignore[import-not-found]
+from small_experiment import sentences
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]  # `make cluster-test` runs it.
 TEXTS = 300_000

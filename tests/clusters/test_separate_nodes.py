@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mlflow_process import free_port, mlflow_server  # type: ignore[import-not-found]
+from mlflow_process import free_port, mlflow_server
 from remote_content import rows_in, stages_in  # type: ignore[import-not-found]
-from s3_server import CREDENTIALS, needs_moto, new_bucket  # type: ignore[import-not-found]
+from s3_server import CREDENTIALS, needs_moto, new_bucket
 from separate_nodes import Cluster, Job, Loss, cluster_of_separate_nodes  # type: ignore[import-not-found]
-from small_experiment import sentences  # type: ignore[import-not-found]
+from small_experiment import sentences
 
 from stillhouse.core.remotes import remote_at
 

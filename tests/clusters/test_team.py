@@ -9,12 +9,12 @@ from typing import Any
 
 import optuna
 import pytest
-from browser import BROWSER, shown  # type: ignore[import-not-found]
+from browser import BROWSER, shown
 from growing import Command, growing_cluster  # type: ignore[import-not-found]
-from mlflow_process import free_port, mlflow_server  # type: ignore[import-not-found]
-from postgres_server import postgres  # type: ignore[import-not-found]
+from mlflow_process import free_port, mlflow_server
+from postgres_server import postgres
 from remote_content import rows_in  # type: ignore[import-not-found]
-from small_experiment import sentences  # type: ignore[import-not-found]
+from small_experiment import sentences
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]  # `make cluster-test` runs it.
 NAMES = ("one", "two")

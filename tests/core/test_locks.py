@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from small_experiment import sentences  # type: ignore[import-not-found]
+from small_experiment import sentences
 
 import stillhouse
 from stillhouse.cli.main import main

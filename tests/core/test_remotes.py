@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from object_store import Handler, object_store  # type: ignore[import-not-found]
-from s3_server import CREDENTIALS, needs_moto, new_bucket  # type: ignore[import-not-found]
+from object_store import Handler, object_store
+from s3_server import CREDENTIALS, needs_moto, new_bucket
 
 from stillhouse.core import remotes
 from stillhouse.core.artifacts import FORMAT, MANIFEST, Workspace, locked, write_manifest

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from patience import STUCK_S  # type: ignore[import-not-found]
-from tiny_model import WORDS  # type: ignore[import-not-found]
+from patience import STUCK_S
+from tiny_model import WORDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/index.md", "docs/tutorial.md")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_experiment import sentences  # type: ignore[import-not-found]
+from small_experiment import sentences
 
 from stillhouse.core.artifacts import Workspace, lock_of, locked
 from stillhouse.core.errors import BadInput

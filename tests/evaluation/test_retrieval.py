@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from local_ray import local_ray  # type: ignore[import-not-found]
-from patience import STUCK_S  # type: ignore[import-not-found]
+from local_ray import local_ray
+from patience import STUCK_S
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput

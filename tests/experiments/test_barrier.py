@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_experiment import sentences  # type: ignore[import-not-found]
+from small_experiment import sentences
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from loopback import DIM, Loopback, loopback, status, vector_of  # type: ignore[import-not-found]
+from loopback import DIM, Handler, Loopback, loopback, status, vector_of
 
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace
@@ -157,7 +157,7 @@ def test_the_command_asks_for_a_key_and_writes_it_nowhere(
         *("--set", "teacher.requests.pause=0.001", "--set", "teacher.requests.price=0.5", "-v"),
     ]
 
-    def needs_key(handler: object, body: object) -> bool:
+    def needs_key(handler: Handler, body: dict[str, Any]) -> bool:
         sent = server.seen[-1][1].get("Authorization")
         return sent != f"Bearer {KEY}" and bool(status(401)(handler, body))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_experiment import sentences  # type: ignore[import-not-found]
+from small_experiment import sentences
 
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace

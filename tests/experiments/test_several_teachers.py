@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from small_world import write_encoder  # type: ignore[import-not-found]
+from small_world import write_encoder
 
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput

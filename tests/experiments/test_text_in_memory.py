@@ -7,7 +7,7 @@ from typing import Any
 import datasets
 import pandas as pd
 import pytest
-from small_experiment import sentences  # type: ignore[import-not-found]
+from small_experiment import sentences
 
 import stillhouse
 from stillhouse import BadInput, Budget, Experiment, Pairs, Sentences, TeacherChoice, TransformerChoice

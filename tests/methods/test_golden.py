@@ -22,7 +22,7 @@ from plain_models import (  # type: ignore[import-not-found]
 )
 from recorded_steps import Step, assert_step, train_recorded  # type: ignore[import-not-found]
 from safetensors.torch import load_file
-from small_world import MAX_LENGTH, World, write_encoder  # type: ignore[import-not-found]
+from small_world import MAX_LENGTH, World, write_encoder
 from torch import Tensor
 from transformers import AutoTokenizer, BertTokenizer
 

@@ -22,7 +22,7 @@ from plain_models import (  # type: ignore[import-not-found]
 )
 from recorded_steps import Step, assert_step, train_recorded  # type: ignore[import-not-found]
 from safetensors.torch import load_file
-from small_world import MAX_LENGTH, World  # type: ignore[import-not-found]
+from small_world import MAX_LENGTH, World
 from test_golden import assert_continues, assert_stored, bert, planned  # type: ignore[import-not-found]
 from torch import Tensor
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from preset_arguments import first, grid, stage_arguments  # type: ignore[import-not-found]
+from preset_arguments import first, grid, stage_arguments
 from test_contract import setting  # type: ignore[import-not-found]
 
 from stillhouse.core.errors import BadInput

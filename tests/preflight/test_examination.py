@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
-from small_experiment import sentences  # type: ignore[import-not-found]
+from small_experiment import sentences
 
 import stillhouse
 from stillhouse.cli.main import main

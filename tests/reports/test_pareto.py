@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from patience import STUCK_S  # type: ignore[import-not-found]
+from patience import STUCK_S
 
 ROOT = Path(__file__).resolve().parents[2]
 SPACE = """

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from parsed_pages import (  # type: ignore[import-not-found]
+from parsed_pages import (
     csv_table,
     html_tables,
     markdown_tables,

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from listening import is_loopback, seen_while_it_runs  # type: ignore[import-not-found]
+from listening import is_loopback, seen_while_it_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 BUDGET, BATCH, EVALUATIONS = 1024, 32, 4

@@ -9,9 +9,9 @@ from typing import Any
 
 import optuna
 import pytest
-from mlflow_process import free_port  # type: ignore[import-not-found]
+from mlflow_process import free_port
 from optuna.storages import RDBStorage
-from postgres_server import Postgres, postgres  # type: ignore[import-not-found]
+from postgres_server import Postgres, postgres
 from studies import drive, finish, searcher  # type: ignore[import-not-found]
 
 from stillhouse.core.errors import BadInput

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from card_snippets import run_snippets  # type: ignore[import-not-found]
+from card_snippets import run_snippets
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from card_snippets import run_snippets  # type: ignore[import-not-found]
+from card_snippets import run_snippets
 
 from stillhouse.corpora.word_vectors import write_vocabulary
 from stillhouse.losses.pair_head import Joiner

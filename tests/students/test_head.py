@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from metrics_lines import read_metrics  # type: ignore[import-not-found]
-from small_experiment import sentences  # type: ignore[import-not-found]
+from metrics_lines import read_metrics
+from small_experiment import sentences
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput

@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from small_experiment import quick_experiment  # type: ignore[import-not-found]
+from small_experiment import quick_experiment
 
 from stillhouse.core.artifacts import MANIFEST, Workspace, write_manifest
 from stillhouse.core.identity import canonical

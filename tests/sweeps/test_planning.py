@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_experiment import sentences  # type: ignore[import-not-found]
+from small_experiment import sentences
 
 from stillhouse.cli.main import main
 from stillhouse.cluster.resources import Need

@@ -7,8 +7,8 @@ from typing import Any
 
 import optuna
 import pytest
-from local_ray import local_ray  # type: ignore[import-not-found]
-from other_node import OtherNode  # type: ignore[import-not-found]
+from local_ray import local_ray
+from other_node import OtherNode
 
 from stillhouse.cluster import resources
 from stillhouse.cluster.resources import Need, has_room_here, largest_share

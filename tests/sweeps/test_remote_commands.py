@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from patience import STUCK_S  # type: ignore[import-not-found]
-from s3_server import CREDENTIALS, needs_moto, new_bucket  # type: ignore[import-not-found]
+from patience import STUCK_S
+from s3_server import CREDENTIALS, needs_moto, new_bucket
 from safetensors.torch import load_file
-from small_experiment import sentences  # type: ignore[import-not-found]
+from small_experiment import sentences
 
 from stillhouse.cli.main import main
 from stillhouse.core.remotes import remote_at

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from small_experiment import sentences  # type: ignore[import-not-found]
+from small_experiment import sentences
 
 from stillhouse import Budget, Experiment, Sentences, TeacherChoice, TransformerChoice
 from stillhouse.cluster.resources import Need

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from other_node import OtherNode  # type: ignore[import-not-found]
+from other_node import OtherNode
 
 from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import Workspace

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from card_snippets import run_snippets  # type: ignore[import-not-found]
+from card_snippets import run_snippets
 
 from stillhouse.api import export as export_from_python
 from stillhouse.cli.main import main

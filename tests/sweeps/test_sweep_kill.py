@@ -21,9 +21,9 @@ from typing import Any
 
 import psutil
 import pytest
-from metrics_lines import read_metrics  # type: ignore[import-not-found]
-from patience import STUCK_S  # type: ignore[import-not-found]
-from sweep_processes import environment_of, processes_of, query  # type: ignore[import-not-found]
+from metrics_lines import read_metrics
+from patience import STUCK_S
+from sweep_processes import environment_of, processes_of, query
 
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace, locked, read_json, read_manifest

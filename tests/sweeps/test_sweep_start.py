@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_experiment import sentences  # type: ignore[import-not-found]
+from small_experiment import sentences
 
 from stillhouse import BadInput, Budget, Experiment, Sentences, TeacherChoice, TransformerChoice, train
 from stillhouse.cluster.resources import Need

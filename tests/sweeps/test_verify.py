@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_experiment import quick_experiment  # type: ignore[import-not-found]
+from small_experiment import quick_experiment
 
 import stillhouse
 from stillhouse import BadInput, Experiment

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from local_ray import local_ray  # type: ignore[import-not-found]
+from local_ray import local_ray
 from torch import Tensor
 
 import stillhouse

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from loopback import (  # type: ignore[import-not-found]
+from loopback import (
     DIM,
     Fault,
     Handler,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mlflow_process import free_port, mlflow_server, wait_for  # type: ignore[import-not-found]
+from mlflow_process import free_port, mlflow_server, wait_for
 
 from stillhouse.tracking import Row
 from stillhouse.tracking.mlflow_tracker import MLflowTracker

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from metrics_lines import read_metrics  # type: ignore[import-not-found]
+from metrics_lines import read_metrics
 from stand_ins import (  # type: ignore[import-not-found]
     SHARD_ROWS,
     Tiny,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from metrics_lines import read_metrics  # type: ignore[import-not-found]
+from metrics_lines import read_metrics
 from stand_ins import Classes, Flatten, Regress, Tiny, dev, stage, table, tensors, weight_figure  # type: ignore[import-not-found]
 from torch.optim.optimizer import register_optimizer_step_post_hook
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from metrics_lines import read_metrics  # type: ignore[import-not-found]
+from metrics_lines import read_metrics
 from stand_ins import Regress, Tiny, stage, table, tensors  # type: ignore[import-not-found]
 from torch import Tensor, nn
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from metrics_lines import read_metrics  # type: ignore[import-not-found]
+from metrics_lines import read_metrics
 from stand_ins import dev, stage, table, weight_figure  # type: ignore[import-not-found]
 
 from stillhouse.core.artifacts import read_manifest

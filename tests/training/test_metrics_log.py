@@ -2,7 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
-from metrics_lines import read_metrics  # type: ignore[import-not-found]
+from metrics_lines import read_metrics
 
 from stillhouse.training import metrics_log
 from stillhouse.training.estimate import course_in

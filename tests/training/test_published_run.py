@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from metrics_lines import read_metrics  # type: ignore[import-not-found]
-from patience import STUCK_S  # type: ignore[import-not-found]
+from metrics_lines import read_metrics
+from patience import STUCK_S
 from stand_ins import dev, stage, table, weight_figure  # type: ignore[import-not-found]
 
 from stillhouse.core.artifacts import CHECKPOINTS, Workspace, lock_of, locked, read_manifest

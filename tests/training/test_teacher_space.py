@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from small_world import World  # type: ignore[import-not-found]
+from small_world import World
 
 from stillhouse.core.errors import BadInput
 from stillhouse.methods import load_method
@@ -18,8 +18,8 @@ def planned(
     world: World, method: str, *, wide: bool = False, fine_tuned: bool = False, **values: Any
 ) -> Stage:
     teacher = world.wide_teacher if wide else world.teacher
-    budgets = {"distil_budget": 4096, "finetune_budget": 4096 if fine_tuned else 0}
-    setting = replace(world.setting(teacher), dev=DEV, **budgets)
+    finetune_budget = 4096 if fine_tuned else 0
+    setting = replace(world.setting(teacher), dev=DEV, distil_budget=4096, finetune_budget=finetune_budget)
     module = load_method(method)
     stage: Stage = module.plan(module.HyperParameters(**values), setting)
     return stage

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from local_ray import local_ray  # type: ignore[import-not-found]
+from local_ray import local_ray
 from stand_ins import stage  # type: ignore[import-not-found]
 
 from stillhouse.core.artifacts import Workspace

@@ -17,8 +17,8 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from local_ray import local_ray  # type: ignore[import-not-found]
-from metrics_lines import read_metrics  # type: ignore[import-not-found]
+from local_ray import local_ray
+from metrics_lines import read_metrics
 from safetensors.torch import load_file
 
 from stillhouse.cluster.preemption import Preempted

@@ -5,6 +5,7 @@ import functools
 import os
 import re
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -66,6 +67,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByFile(config, log)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_core_of_all() -> Iterator[None]:
+    """Let teachers of one's own process take one core.
+
+    Where test processes share the cores, two threads of a small product wait for each other, and cost three
+    to five times as much as one.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stillhouse.experiments.preparation.cores", lambda: 1)
+        yield
+
+
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
     """An empty workspace."""
@@ -109,12 +122,25 @@ def tiny_cross_encoder(tiny_model: Path, tmp_path: Path) -> Callable[[int], Path
 
 @pytest.fixture(scope="session")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An SQLite database with MLflow's tables, created once because that takes seconds."""
+    """An SQLite database with MLflow's tables, created once for all processes because that takes seconds."""
     from stillhouse.tracking.location import prepare
 
-    path = tmp_path_factory.mktemp("database") / "mlflow.db"
+    folder = tmp_path_factory.getbasetemp()
+    path = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "mlflow.db"
     prepare(f"sqlite:///{path}")
     return path
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of a quarter of a megabyte, where mounting is permitted."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """A disk that is really full: every writer gives one message and leaves existing files unchanged."""
 
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,20 +16,6 @@ from stillhouse.training import checkpoint
 from stillhouse.training.metrics_log import MetricsLog
 
 WEIGHTS = {"weight": torch.zeros(100_000)}
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of a quarter of a megabyte, where mounting is permitted."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(folder)]
-    try:
-        subprocess.run(mount, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("no file system can be mounted here")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def numpy_file(path: Path) -> None:

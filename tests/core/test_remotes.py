@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from object_store import Handler, object_store
+from rows import each_row
 from s3_server import CREDENTIALS, needs_moto, new_bucket
 
 from stillhouse.core import remotes
@@ -454,7 +455,7 @@ def test_a_remote_of_another_format_is_refused(remote: Remote) -> None:
     assert remote.names("") == ["workspace.json"], "no probe is left"
 
 
-@pytest.mark.parametrize("url", ["ftp://host/folder", "s3://", "s3:///folder", "http://host/x"])
+@each_row("url", ["ftp://host/folder", "s3://", "s3:///folder", "http://host/x"])
 def test_an_address_that_cannot_be_used_is_refused(url: str) -> None:
     with pytest.raises(BadInput, match="the address of a remote must"):
         remote_at(url)
@@ -565,23 +566,10 @@ def test_a_remote_that_accepts_but_never_answers_is_refused(monkeypatch: pytest.
             Remote(address_of(silent.getsockname()[1])).check(FORMAT)
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 64 KiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
-    if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("needs permission to mount a small disk")
-    yield folder
-    subprocess.run(["mount", "-o", "remount,rw", str(folder)], check=False, capture_output=True)
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
 def test_a_remote_that_is_full_or_read_only_is_refused(small_disk: Path, tmp_path: Path) -> None:
     remote = Remote(str(small_disk))
     remote.check(FORMAT)
-    (small_disk / "others").write_bytes(b"a" * 50_000)
+    (small_disk / "others").write_bytes(b"a" * 249_000)
     one = Workspace(tmp_path / "one", remote)
     made(one)
     with pytest.raises(Hindered, match=r"room in the remote.*full"):

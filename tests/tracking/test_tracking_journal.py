@@ -2,6 +2,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from stillhouse.tracking.journal import LOST, Journal, stamp
 
@@ -97,8 +98,8 @@ def test_a_damaged_line_is_skipped_reported_and_recorded_again(
     assert again.id == journal.id and run(again, ("s", "t")) and not run(again, ("s", "u"))
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"a": '])
-@pytest.mark.parametrize("name", ["confirmed.json", "registered.json", "identity.json", "journal.jsonl"])
+@each_row("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"a": '])
+@each_row("name", ["confirmed.json", "registered.json", "identity.json", "journal.jsonl"])
 def test_no_damage_of_any_file_stops_the_next_command(tmp_path: Path, name: str, content: bytes) -> None:
     journal = Journal(tmp_path)
     run(journal, ("s",))

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rows import each_row
 
 from stillhouse.core.errors import BadInput
 from stillhouse.tracking import BEST_SUFFIX, Row, View, reading
@@ -79,7 +80,7 @@ def test_sweep_trial_and_stage_runs_are_nested(root: Path, opened: Open) -> None
     tracker.finish(STAGE)
     tracker.finish(TRIAL, "stopped early", "below the best third at 640 examples")
     tracker.finish(SWEEP, "failed", "one trial of one")
-    assert tracker.close(30) == ""
+    assert tracker.close(300) == ""
     found = runs(root)
     sweep, trial, stage = found["sweep"], found["trial 0"], found["distil"]
     assert trial.data.tags["mlflow.parentRunId"] == sweep.info.run_id
@@ -99,12 +100,12 @@ def test_sweep_trial_and_stage_runs_are_nested(root: Path, opened: Open) -> None
 def test_a_resumed_sweep_continues_in_the_same_runs(root: Path, opened: Open) -> None:
     tracker = opened()
     record_all(tracker, range(10))
-    tracker.close(30)
+    tracker.close(300)
     before = {name: run.info.run_id for name, run in runs(root).items()}
     tracker = opened()
     record_all(tracker, range(5, 15))
     tracker.finish(SWEEP)
-    assert tracker.close(30) == ""
+    assert tracker.close(300) == ""
     found = runs(root)
     assert {name: run.info.run_id for name, run in found.items()} == before
     assert [step for step, _, _ in history(root, found["distil"], "loss")] == list(range(15))
@@ -114,10 +115,10 @@ def test_a_journal_sent_twice_changes_nothing(root: Path, opened: Open) -> None:
     tracker = opened()
     record_all(tracker, range(10))
     tracker.finish(STAGE)
-    tracker.close(30)
+    tracker.close(300)
     before = {name: (run.info.run_id, run.info.end_time, run.data.params) for name, run in runs(root).items()}
     (tracker.journal.folder / "confirmed.json").unlink()
-    assert opened().close(30) == ""
+    assert opened().close(300) == ""
     found = runs(root)
     assert {n: (r.info.run_id, r.info.end_time, r.data.params) for n, r in found.items()} == before
     assert len(history(root, found["distil"], "loss")) == 10
@@ -128,23 +129,23 @@ def test_a_damaged_database_is_made_anew_and_every_run_is_sent_again(
 ) -> None:
     tracker = opened()
     record_all(tracker, range(10))
-    assert tracker.close(30) == ""
+    assert tracker.close(300) == ""
     tracker = opened()
     record_all(tracker, range(20))
     tracker.finish(SWEEP)
-    assert tracker.close(30) == ""
+    assert tracker.close(300) == ""
     content = (root / "mlflow.db").read_bytes()
     (root / "mlflow.db").write_bytes(content[: len(content) // 2])
     forget_connections()
     with pytest.raises(BadInput, match="it makes the database anew"):
         read_runs(tracking_uri(root), experiment="tests")
-    assert opened().close(30) == ""
+    assert opened().close(300) == ""
     told = capsys.readouterr().err
     assert "quarantine" in told and "It is made anew" in told
     found = runs(root)
     assert [step for step, _, _ in history(root, found["distil"], "loss")] == list(range(20))
     assert found["sweep"].info.status == "FINISHED"
-    assert opened().close(30) == ""
+    assert opened().close(300) == ""
     assert "damaged" not in capsys.readouterr().err
     assert {n: r.info.run_id for n, r in runs(root).items()} == {n: r.info.run_id for n, r in found.items()}
 
@@ -163,7 +164,7 @@ def test_a_description_is_set_once_and_replaced_by_a_later_one(root: Path, opene
         tracker.describe(SWEEP, "report", note=f"**Best student: {best_one}**")
         tracker.describe(SWEEP, "test", tags={"stillhouse.test.openings": "1"})
         tracker.finish(SWEEP)
-        assert tracker.close(30) == ""
+        assert tracker.close(300) == ""
         return tracker.journal.size
 
     size = describe("t0")
@@ -176,7 +177,7 @@ def test_a_description_is_set_once_and_replaced_by_a_later_one(root: Path, opene
         assert tags["stillhouse.test.openings"] == "1"
         assert found["sweep"].info.status == "FINISHED"
         (root / "sweep" / "confirmed.json").unlink()
-        assert opened().close(30) == "", "the journal is sent again from its start"
+        assert opened().close(300) == "", "the journal is sent again from its start"
     assert describe("t1") > size
     found = runs(root)
     assert set(found) == {"sweep", "trial 0", "trial 1 (best student)", "distil"}
@@ -194,7 +195,7 @@ def test_views_match_those_saved_by_the_ui(root: Path, opened: Open) -> None:
     tracker.views(
         SWEEP, [View("Trials by mrr@10", "trial", ["dev/docsearch_cosine_mrr@10", "seconds"], ["tau"])]
     )
-    assert tracker.close(30) == ""
+    assert tracker.close(300) == ""
     experiment = client(root).get_experiment_by_name("tests")
     metric = "dev/docsearch_cosine_mrr_at_10"
     assert experiment.tags["mlflow.experiment.primaryMetric.name"] == metric
@@ -218,7 +219,7 @@ def test_a_sweep_says_where_its_trials_are_seen(
         tracker = MLflowTracker(tracking_uri(root), f"stillhouse-{sweep}", root / sweep)
         tracker.run((sweep,), sweep)
         tracker.views((sweep,), [View("Trials by mrr@10", "trial", ["dev/mrr"], [])])
-        assert tracker.close(30) == ""
+        assert tracker.close(300) == ""
     number = client(root).get_experiment_by_name("stillhouse-two").experiment_id
     page = f"/#/experiments/{number}/runs?workflowType=machine_learning&viewStateShareKey=trials-by-mrr-10"
     here = f"http://127.0.0.1:5000{page}"
@@ -239,12 +240,12 @@ def test_everything_is_resent_after_the_database_was_removed(
 ) -> None:
     tracker = opened()
     record_all(tracker, range(10))
-    tracker.close(30)
+    tracker.close(300)
     other = root / "other"
     other.mkdir()
     shutil.copy(database, other / "mlflow.db")
     tracker.journal.confirm(tracking_uri(other), tracker.journal.size)
-    assert MLflowTracker(tracking_uri(other), "tests", root / "sweep").close(30) == ""
+    assert MLflowTracker(tracking_uri(other), "tests", root / "sweep").close(300) == ""
     assert len(history(other, runs(other)["distil"], "loss")) == 10
 
 
@@ -252,20 +253,20 @@ def test_two_journals_with_the_same_name_have_separate_runs(root: Path) -> None:
     for folder in ("one", "two"):
         tracker = MLflowTracker(tracking_uri(root), "tests", root / folder)
         tracker.run(SWEEP, folder)
-        tracker.close(30)
+        tracker.close(300)
     assert set(runs(root)) == {"one", "two"}
 
 
 def test_the_duplicate_run_of_a_hung_call_is_removed(root: Path, opened: Open) -> None:
     tracker = opened()
     record_all(tracker, range(3))
-    tracker.close(30)
+    tracker.close(300)
     stage = runs(root)["distil"]
     tags = {k: v for k, v in stage.data.tags.items() if k != "mlflow.runName"}
     client(root).create_run(stage.info.experiment_id, stage.info.start_time - 5, tags, "late duplicate")
     tracker = opened()
     tracker.metrics(STAGE, [Row(3, 1e9 + 3, {"loss": 0.0})])
-    tracker.close(30)
+    tracker.close(300)
     found = runs(root)
     assert "late duplicate" not in found
     assert [step for step, _, _ in history(root, found["distil"], "loss")] == [0, 1, 2, 3]
@@ -321,7 +322,7 @@ def test_an_unanswered_call_that_was_carried_out_makes_no_duplicate(
     deadline = time.monotonic() + 20
     while tracker.journal.confirmed(tracker.uri) < tracker.journal.size and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert tracker.close(30) == ""
+    assert tracker.close(300) == ""
     assert not unanswered
     assert set(runs(root)) == {"sweep", "trial 0", "distil"}
 
@@ -348,7 +349,7 @@ def test_what_a_closed_tracker_still_sends_is_not_sent_by_the_next_one_too(
     second.metrics(STAGE, [Row(3, 1e9 + 3, {"loss": 0.0})])
     time.sleep(1)
     answered.set()
-    assert second.close(30) == ""
+    assert second.close(300) == ""
     assert len(asked) == 3, "each run is made once"
     found = runs(root)
     assert set(found) == {"sweep", "trial 0", "distil"}
@@ -426,7 +427,7 @@ def test_entries_rejected_by_mlflow_are_set_aside_and_the_rest_is_sent(root: Pat
     picture.write_bytes(b"x")
     tracker.journal.append(do="artifact", key=SWEEP, path=str(root / "gone.png"), folder="", stamp="0")
     tracker.artifact(SWEEP, picture, "figures")
-    assert "has refused 1 entries" in tracker.close(30)
+    assert "has refused 1 entries" in tracker.close(300)
     refused = [json.loads(line) for line in (root / "sweep" / "refused.jsonl").read_text().splitlines()]
     assert [entry["path"] for entry in refused] == [str(root / "gone.png")]
     run_id = runs(root)["sweep"].info.run_id
@@ -453,7 +454,7 @@ def test_a_page_that_answers_400_is_an_outage_and_no_refusal(root: Path) -> None
         server.shutdown()
     assert not (root / "sweep" / "refused.jsonl").exists()
     tracker = MLflowTracker(tracking_uri(root), "tests", root / "sweep")
-    assert tracker.close(30) == "" and len(runs(root)) == 3
+    assert tracker.close(300) == "" and len(runs(root)) == 3
 
 
 def test_files_that_cannot_be_sent_hold_back_no_run_and_no_metric(
@@ -507,11 +508,11 @@ def test_server_that_refuses_connections_delays_nothing(root: Path) -> None:
     started = time.monotonic()
     record_all(tracker, range(100))
     assert time.monotonic() - started < 0.1
-    message = tracker.close(30)
+    message = tracker.close(300)
     assert time.monotonic() - started < 10, "nothing listens, so nobody will answer"
     assert "has not accepted 4 entries yet" in message and "\n" not in message
     tracker = MLflowTracker(tracking_uri(root), "tests", root / "sweep")
-    assert tracker.close(30) == ""
+    assert tracker.close(300) == ""
     assert len(history(root, runs(root)["distil"], "loss")) == 100
 
 
@@ -520,9 +521,9 @@ def test_registered_model_is_loadable_and_registered_once(root: Path, opened: Op
     tracker.run(SWEEP, "sweep")
     assert tracker.register(SWEEP, tiny_model, "student", tags={"teacher": "minilm"}) == "1"
     assert tracker.register(SWEEP, tiny_model, "student", tags={"teacher": "minilm"}) == "1"
-    assert tracker.close(30) == ""
+    assert tracker.close(300) == ""
     (root / "sweep" / "confirmed.json").unlink()
-    assert opened().close(30) == ""
+    assert opened().close(300) == ""
     versions = client(root).search_model_versions("name = 'student'")
     assert [version.version for version in versions] in (["1"], [1])
     import mlflow
@@ -548,14 +549,14 @@ def test_a_copied_workspace_reads_and_writes_its_own_artifacts(
     tracker = opened()
     tracker.run(SWEEP, "sweep", documents={"plan.json": {"x": 1}})
     tracker.register(SWEEP, tiny_model, "student", tags={})
-    assert tracker.close(30) == ""
+    assert tracker.close(300) == ""
     copy = tmp_path_factory.mktemp("copied") / "runs"
     shutil.copytree(root, copy)
     before = sorted((root / "mlartifacts").rglob("*"))
 
     tracker = MLflowTracker(tracking_uri(copy), "tests", copy / "sweep")
     tracker.run(TRIAL, "trial 0", documents={"more.json": {"y": 2}})
-    assert tracker.close(30) == ""
+    assert tracker.close(300) == ""
     assert sorted((root / "mlartifacts").rglob("*")) == before
     shutil.rmtree(root / "mlartifacts")
     with sqlite3.connect(copy / "mlflow.db") as database:
@@ -576,7 +577,7 @@ def test_a_database_without_its_artifacts_keeps_their_places(
 ) -> None:
     tracker = opened()
     tracker.run(SWEEP, "sweep", documents={"plan.json": {"x": 1}})
-    assert tracker.close(30) == ""
+    assert tracker.close(300) == ""
     alone = tmp_path / "alone"
     alone.mkdir()
     shutil.copy(root / "mlflow.db", alone)
@@ -591,7 +592,7 @@ def test_the_tracker_prints_nothing(
     with caplog.at_level(logging.INFO):
         tracker = opened()
         record_all(tracker, range(3))
-        assert tracker.close(30) == ""
+        assert tracker.close(300) == ""
     assert capfd.readouterr() == ("", "")
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
@@ -613,7 +614,7 @@ def test_location_of_the_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         tracking_uri(tmp_path)
 
 
-@pytest.mark.parametrize("scheme", ["postgresql+psycopg", "postgresql", "mysql+nothing"])
+@each_row("scheme", ["postgresql+psycopg", "postgresql", "mysql+nothing"])
 def test_a_database_without_its_driver_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
 ) -> None:

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from rows import each_row
 from torch import Tensor, nn
-from torch.multiprocessing.spawn import spawn
+from torch.multiprocessing.spawn import start_processes
 from torch.nn.parallel import DistributedDataParallel
 
 from stillhouse.core.distributed import end_rank, gather, rank, world_size
@@ -266,7 +267,7 @@ def worker(number: int, folder: str) -> None:
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """The results of both ranks."""
     folder: Path = tmp_path_factory.mktemp("ranks")
-    spawn(worker, args=(str(folder),), nprocs=2)  # type: ignore[no-untyped-call]
+    start_processes(worker, args=(str(folder),), nprocs=2, start_method="fork")  # type: ignore[no-untyped-call]
     return [torch.load(folder / f"{number}.pt") for number in range(2)]
 
 
@@ -316,7 +317,7 @@ def test_gather_keeps_the_order_of_the_ranks_and_sums_the_gradients(ranks: list[
         assert torch.equal(got["gradient"], 11 * weights)
 
 
-@pytest.mark.parametrize("name", [*CASES, "accumulated"])
+@each_row("name", [*CASES, "accumulated"])
 def test_two_ranks_give_the_terms_of_one_process(
     name: str, ranks: list[dict[str, Any]], alone: dict[str, Any]
 ) -> None:
@@ -327,7 +328,7 @@ def test_two_ranks_give_the_terms_of_one_process(
         assert_equal(coupled(rank_terms), coupled(alone[name]["terms"]))
 
 
-@pytest.mark.parametrize("name", [*CASES, "accumulated"])
+@each_row("name", [*CASES, "accumulated"])
 def test_two_ranks_give_the_gradient_of_one_process(
     name: str, ranks: list[dict[str, Any]], alone: dict[str, Any]
 ) -> None:
@@ -336,7 +337,7 @@ def test_two_ranks_give_the_gradient_of_one_process(
         assert_equal(result[name]["gradients"], alone[name]["gradients"])
 
 
-@pytest.mark.parametrize("name", [*CASES, "accumulated"])
+@each_row("name", [*CASES, "accumulated"])
 def test_two_ranks_reach_the_weights_and_the_bank_of_one_process(
     name: str, ranks: list[dict[str, Any]], alone: dict[str, Any]
 ) -> None:
@@ -352,7 +353,7 @@ def test_the_bank_is_filled_and_used(alone: dict[str, Any]) -> None:
     )
 
 
-@pytest.mark.parametrize("name", COUPLED)
+@each_row("name", COUPLED)
 def test_a_detached_gather_gives_the_same_terms_but_another_gradient(
     name: str, ranks: list[dict[str, Any]], alone: dict[str, Any]
 ) -> None:

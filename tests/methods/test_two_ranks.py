@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from test_contract import SMALL, setting  # type: ignore[import-not-found]
 from torch import Tensor, nn
-from torch.multiprocessing.spawn import spawn
+from torch.multiprocessing.spawn import start_processes
 
 from stillhouse import objectives
 from stillhouse.core import distributed
@@ -221,7 +221,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
 @pytest.fixture(scope="module")
 def ranks(folder: Path) -> list[Results]:
     """What both ranks computed."""
-    spawn(worker, args=(str(folder),), nprocs=2)  # type: ignore[no-untyped-call]
+    start_processes(worker, args=(str(folder),), nprocs=2, start_method="fork")  # type: ignore[no-untyped-call]
     return [torch.load(folder / f"{number}.pt") for number in range(2)]
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from metrics_lines import read_metrics
+from rows import each_row
 from stand_ins import (  # type: ignore[import-not-found]
     SHARD_ROWS,
     Tiny,
@@ -23,7 +24,7 @@ from stand_ins import (  # type: ignore[import-not-found]
     tensors,
     weight_figure,
 )
-from torch.multiprocessing.spawn import spawn
+from torch.multiprocessing.spawn import start_processes
 
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.distributed import end_rank
@@ -80,7 +81,7 @@ def padding(made: list[Any], rows: TrainingTable) -> float:
     return 1 - sum(int(lengths[batch].sum()) for batch in made) / padded
 
 
-@pytest.mark.parametrize("ways", WAYS)
+@each_row("ways", WAYS)
 def test_every_text_is_read_as_often_as_without(ways: dict[str, int]) -> None:
     # 480 examples of 200 rows: two epochs and two fifths of a third one.
     rows, plan = long_table(), plan_of(**ways)
@@ -146,7 +147,7 @@ def test_a_batch_has_as_many_texts_as_fit(window: int) -> None:
             assert (len(one) + 8) * longest > TOKENS
 
 
-@pytest.mark.parametrize("ways", WAYS + SHARDED)
+@each_row("ways", WAYS + SHARDED)
 def test_any_step_is_at_random_access(ways: dict[str, int]) -> None:
     rows, plan = long_table(), plan_of(**ways)
     made, batching = read(plan, rows), Batching(plan, rows)
@@ -154,8 +155,8 @@ def test_any_step_is_at_random_access(ways: dict[str, int]) -> None:
         np.testing.assert_array_equal(batching.rows(int(step)), made[step])
 
 
-@pytest.mark.parametrize("ways", WAYS + SHARDED)
-@pytest.mark.parametrize("world", [1, 2, 4])
+@each_row("ways", WAYS + SHARDED)
+@each_row("world", [1, 2, 4])
 def test_ranks_together_read_the_batch_of_one_process(
     monkeypatch: pytest.MonkeyPatch, world: int, ways: dict[str, int]
 ) -> None:
@@ -172,7 +173,7 @@ def test_ranks_together_read_the_batch_of_one_process(
         np.testing.assert_array_equal(one, two)
 
 
-@pytest.mark.parametrize("ways", WAYS + SHARDED)
+@each_row("ways", WAYS + SHARDED)
 def test_interrupted_at_any_step_equals_uninterrupted(tmp_path: Path, ways: dict[str, int]) -> None:
     plan, rows = plan_of(dev=dev(), evaluate_every=160, **ways), long_table()
     fit(plan, rows, tmp_path / "straight", evaluate=weight_figure)
@@ -218,7 +219,7 @@ def worker(number: int, folder: str) -> None:
 
 
 def test_two_ranks_equal_one_process(tmp_path: Path) -> None:
-    spawn(worker, args=(str(tmp_path),), nprocs=2)  # type: ignore[no-untyped-call]
+    start_processes(worker, args=(str(tmp_path),), nprocs=2, start_method="fork")  # type: ignore[no-untyped-call]
     for at, ways in enumerate(WAYS + SHARDED):
         fit(without_dropout(ways), long_table(), tmp_path / f"alone-{at}")
         two, one = (read_manifest(tmp_path / f"{who}-{at}") for who in ("ranks", "alone"))
@@ -251,7 +252,7 @@ def test_what_cannot_be_divided_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
         rank_share(plan_of(batch_tokens=TOKENS))
 
 
-@pytest.mark.parametrize("ways", SHARDED)
+@each_row("ways", SHARDED)
 def test_stores_are_told_what_a_step_reads_before_it_is_read(ways: dict[str, int]) -> None:
     rows, plan = long_table(), plan_of(**ways)
     (store,) = rows.stores.values()
@@ -291,7 +292,7 @@ def test_windows_of_shards_are_refused_where_rows_are_chosen() -> None:
         check_sharding(plan_of(shard_window=2, stores=store, examples=chosen))
 
 
-@pytest.mark.parametrize("ways", WAYS)
+@each_row("ways", WAYS)
 def test_a_loss_that_compares_the_texts_of_a_batch_is_refused(ways: dict[str, int]) -> None:
     same = {"student": spec(Tiny, dim=6), **ways}
     check_batching(plan_of(objective=spec(Regression), **same), 6)

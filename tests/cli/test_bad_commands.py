@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from bad_inputs import write_inputs  # type: ignore[import-not-found]
+from rows import each_row
 
 from stillhouse.cli.main import COMMANDS, main
 
@@ -82,7 +83,7 @@ def run(words: list[str]) -> int:
     return main(words)
 
 
-@pytest.mark.parametrize(("command", "message"), TABLE, ids=[command[:90] for command, _ in TABLE])
+@each_row(("command", "message"), TABLE)
 def test_a_bad_command_line_is_refused_in_words(
     command: str,
     message: str,
@@ -97,8 +98,7 @@ def test_a_bad_command_line_is_refused_in_words(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(inputs)
-    # Threads that wait for a busy core would count.
-    monkeypatch.setattr("stillhouse.experiments.embedding.cores", lambda: 1)
+    monkeypatch.setitem(sys.modules, "mteb", None)
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.setattr(sys, "path", sys.path[:])
     root = tmp_path / "runs"

@@ -4,15 +4,14 @@ import time
 from pathlib import Path
 
 import pytest
+from rows import each_row
 
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace, check_name
 from stillhouse.core.errors import BadInput
 
 
-@pytest.mark.parametrize(
-    "name", ["../../x", "..", ".", "a/b", "x" * 300, "", "a b", ".hidden", "a\nb", "a;b", "-"]
-)
+@each_row("name", ["../../x", "..", ".", "a/b", "x" * 300, "", "a b", ".hidden", "a\nb", "a;b", "-"])
 def test_a_name_that_is_no_folder_is_refused(name: str) -> None:
     if name == "-":
         check_name(name, "a sweep")
@@ -21,19 +20,9 @@ def test_a_name_that_is_no_folder_is_refused(name: str) -> None:
         check_name(name, "a sweep")
 
 
-@pytest.mark.parametrize("name", ["ibkd", "table-3", "run_2.1", "größe", "9"])
+@each_row("name", ["ibkd", "table-3", "run_2.1", "größe", "9"])
 def test_ordinary_names_are_accepted(name: str) -> None:
     check_name(name, "a sweep")
-
-
-@pytest.mark.parametrize("name", ["../../x", "a/b", "x" * 300])
-def test_a_sweep_of_such_a_name_writes_nothing(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    root = tmp_path / "deep" / "runs"
-    assert main(["sweep", "ibkd", "--name", name, "--root", str(root)]) == 2
-    assert "the name of a sweep must be" in capsys.readouterr().err
-    assert not list(tmp_path.rglob("*study*")) and not (tmp_path / "x").exists()
 
 
 def test_a_root_that_cannot_be_a_folder_is_refused_in_words(
@@ -60,17 +49,3 @@ def test_a_missing_corpus_is_noticed_before_anything_is_loaded(
         assert "nothing.txt' does not exist" in capsys.readouterr().err
         assert time.monotonic() - begin < 5
     assert not (tmp_path / "runs" / "stores").exists()
-
-
-def test_json_onto_a_folder_is_refused_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "file").write_text("")
-    for target in (tmp_path, tmp_path / "file" / "a.json"):
-        assert main(["presets", "--json", str(target)]) == 2
-        assert "--json must name a file" in capsys.readouterr().err
-
-
-def test_a_repeated_set_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    twice = ["--set", "distil_learning_rate=1e-3", "--set", "distil_learning_rate=1e-4"]
-    for command in ("train", "sweep"):
-        assert main([command, "ibkd", *twice, "--root", str(tmp_path)]) == 2
-        assert "each name once" in capsys.readouterr().err

@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from rows import each_row
 
 import stillhouse
 from stillhouse.cli import store
@@ -26,11 +27,10 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 
 ROOT = Path(__file__).resolve().parents[2]
-MINE = ["mine", "--local", "--output", "mined.jsonl"]
 JOBS = sorted(path.name for path in (ROOT / "jobs").glob("*.py"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "sweep",
@@ -53,7 +53,7 @@ def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> 
     assert f"examples:\n  stillhouse {command}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("job", JOBS)
+@each_row("job", JOBS)
 def test_every_job_runs_from_the_checkout(job: str) -> None:
     ran = subprocess.run(
         [sys.executable, f"jobs/{job}", "--help"],
@@ -117,7 +117,7 @@ def test_every_experiment_flag_sets_a_field_and_the_other_fields_are_listed(
     assert "Did you mean pairs.mining.range_max" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "near"),
     [
         ("prompts", "teacher.prompts or student.prompts?"),
@@ -194,7 +194,7 @@ def test_a_sweep_of_the_workspace_goes_before_a_method_and_flags_change_it(
     assert runs_of(following(begun, "train", "ckd"))[0].method == "ibkd"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "said"),
     [
         (["train", "--like", "mien"], "--like must name a sweep of the workspace.*Did you mean mine"),
@@ -239,75 +239,6 @@ def test_help_fits_on_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     assert len(text.splitlines()) <= 60 and max(map(len, text.splitlines())) <= 120
     assert "stillhouse fields" in text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["sweep", "ibdk"], "Did you mean ibkd"),
-        (["sweep", "ibkd", "--set", "beta_1=2"], "Did you mean beta1"),
-        (["sweep", "ibkd", "--set", "beta1"], "--set must be followed by NAME=VALUE"),
-        (["sweep", "ibkd", "--set", "distil_temperature=0"], "temperature > 0"),
-        (["sweep", "ibkd", "--objectives", "quality,colour"], "--objectives must be quality"),
-        (["sweep", "ibkd", "--objectives", "quality,size"], "the space must vary layers or projection"),
-        (["sweep", "ibkd", "--set", "gamma=wide"], "gamma must be of type float"),
-        (["sweep", "ibkd", "--set", "layers=[0,9]"], "0 <= layer <= 5"),
-        (["sweep", "ckd", "--set", "bank_size=8"], "bank_size >= batch_size"),
-        (["sweep", "ibkd", "--set", "distil_batch_size=1"], "batch_size >= 2"),
-        (["sweep", "ibkd", "--layers", "[0,9,12]"], "0 <= layer <= 5"),
-        (["sweep", "ibkd", "--layers", "[0,"], "a list of integers"),
-        (["sweep", "ibkd", "--student", "./nobody"], "nobody"),
-        (["sweep", "ibkd", "--trials", "0"], "trials >= 1"),
-        (["sweep", "ibkd", "--space", "nowhere.yaml"], "nowhere.yaml"),
-        (["sweep", "ibkd", "--workers", "0"], "workers >= 1"),
-        (["sweep", "mse", "--space", "search_spaces/ibkd.yaml"], "search space must be for this method"),
-        (["train", "ibkd", "--local", "--corpus", "nowhere.txt"], "nowhere.txt"),
-        (["train", "ibkd", "--local", "--teacher", "./no-such-model"], "no-such-model"),
-        (["train", "ibkd", "--local", "--max-length", "-1"], "max_length >= 3, or 0"),
-        (["train", "ibkd", "--local", "--compute", "float8"], "compute in"),
-        (["train", "ibkd", "--local", "--set", "layers=[5,6]"], "0 <= layer <= 5"),
-        (["train", "ibkd", "--local", "--set", "gamma=true"], "gamma must be of type float"),
-        (["train", "ibkd", "--local", "--device", "cuda:7"], "cuda:7"),
-        (["train", "simcse", "--local", "--finetune-budget", "0"], "simcse must be given labelled text"),
-        (["train", "metakd", "--local", "--corpus", "words.txt"], "metakd must be given labelled text"),
-        (["train", "ibkd", "--local", "--set", "pairs.mining.sampling=worst"], "sampling in (top, random)"),
-        ([*MINE, "--range-min", "5", "--range-max", "4"], "range_min < range_max"),
-        ([*MINE, "--negatives", "4", "--range-min", "2", "--range-max", "5"], "negatives <= range_max"),
-        ([*MINE, "--negatives", "0"], "negatives >= 1"),
-        ([*MINE, "--min-score", "0.5", "--max-score", "0.2"], "min_score < max_score"),
-        ([*MINE, "--labelled", "nowhere.jsonl"], "nowhere.jsonl"),
-        ([*MINE, "--teacher", "./no-such-model"], "no-such-model"),
-        (["mine", "--local", "--output", "mined.csv"], "--output must be FILE.jsonl"),
-        (["train", "ibkd", "--local", "--set", "pairs.minin.seed=1"], "Did you mean pairs.mining.seed"),
-        (["train", "ibkd", "--set", "gamma=1", "--set", "gamma=2"], "--set must give each name once"),
-        (["presets", "ibdk"], "Did you mean ibkd"),
-        (["presets"], "a method must be named. Such as `stillhouse presets ibkd`"),
-        # K = 8 of IBKD's paper reaches the plan by either command, and its own number wins.
-        (["train", "ibkd", "--local", "--set", "pairs.mining.range_max=4"], "negatives=8"),
-        (["sweep", "ibkd", "--set", "pairs.mining.range_max=4"], "negatives=8"),
-        (
-            ["train", "ibkd", "--local", "--negatives", "5", "--set", "pairs.mining.range_max=4"],
-            "negatives=5",
-        ),
-        (
-            ["train", "ibkd", "--local", "--finetune-budget", "0", "--set", "projection=8"],
-            "projection = 0 without a fine-tuning stage",
-        ),
-        (["export", "nowhere", "out"], "nowhere"),
-    ],
-)
-def test_bad_input_is_one_message_and_exit_code_2(
-    arguments: list[str],
-    message: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(ROOT)
-    assert main([*arguments, "--root", str(tmp_path / "runs")]) == 2
-    report = capsys.readouterr().err.strip()
-    assert message in report and report.startswith("stillhouse: ") and "Traceback" not in report
-    assert not list((tmp_path / "runs").glob("stores/*/manifest.json"))
 
 
 @pytest.mark.parametrize("verbose", [False, True])

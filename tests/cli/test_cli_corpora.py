@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace, read_manifest
@@ -102,7 +103,7 @@ def embed(root: Path, corpus: str, teacher: Path, *more: str) -> int:
     return main(["embed", "--local", "--root", str(root), "--max-length", "16", *flags])
 
 
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: str(form.__name__))
+@each_row("form", FORMS)
 def test_every_corpus_format_is_read_and_embedded(
     form: Callable[[Path], str], tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,7 +162,7 @@ def test_wikipedia_is_split_into_sentences(
     assert f"WikiExtractor, English; {len(ROWS)} rows read: {len(ROWS)} kept" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "content", "more", "message"),
     [
         ("c.csv", b"id,body\n1,One row.\n", ["--column", "text"], "Its columns: id, body"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rows import each_row
 from safetensors.torch import load_file
 
 from stillhouse.cli.main import main, parser
@@ -281,7 +282,7 @@ def test_a_live_teacher_must_match_the_student(
     assert not (tmp_path / "runs" / "stores").exists()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "values", "message"),
     [
         ("ibkd", STATIC[:2], "a static student, which has no layers between X and S"),
@@ -347,7 +348,7 @@ def test_a_student_that_diverges_is_one_line_and_exit_code_1(
     assert "must be finite" in last or "collapsed" in last
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("more", "threads"),
     [
         (["--local"], 0),

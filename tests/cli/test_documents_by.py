@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rows import each_row
 from sentence_transformers import SentenceTransformer
 from small_experiment import sentences, write_fever
 
@@ -390,7 +391,7 @@ def test_what_cannot_be_compared_is_refused(
         assert reason in said and "needs a student whose vectors are in its teacher's space" in said
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "more", "reason"),
     [
         ("ibkd", [], "through a linear layer"),

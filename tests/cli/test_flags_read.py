@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from stillhouse.cli import main as main_module
 from stillhouse.cli.arguments import FLAGS
@@ -103,7 +104,7 @@ def flags_of(command: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("command", LINES)
+@each_row("command", LINES)
 def test_every_flag_is_read(command: str, without_work: None, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Watched] = []
 

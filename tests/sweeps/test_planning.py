@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from small_experiment import sentences
 
-from stillhouse.cli.main import main
 from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput
@@ -32,28 +31,6 @@ from stillhouse.training.estimate import Pace
 from stillhouse.values.stage import Stage
 
 PACE = Pace(example_s=0.1, setup_s=1.0)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--nodes", "-1"], "--nodes >= 1"),
-        (["--nodes", "2", "--speed", "0"], "--speed > 0"),
-        (["--nodes", "2", "--speed", "fast"], "--speed must be a number"),
-        (["--speed", "3"], "--speed must go with --nodes"),
-        (["--for", "mine"], "--for must be one of sweep, train, embed"),
-        (["--local"], "--local must go with"),
-        (["--corpus", "/nowhere.txt"], "does not exist"),
-        (["--for", "train", "--local", "--nodes", "1"], "--nodes must go with work on a cluster"),
-    ],
-)
-def test_bad_input_is_one_message(
-    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["plan", "mse", "--root", str(tmp_path / "runs"), *arguments]) == 2
-    said = capsys.readouterr().err
-    assert message in said and said.count("stillhouse:") == 1
-    assert not list(tmp_path.glob("runs/*/*/manifest.json"))
 
 
 @pytest.fixture(autouse=True)

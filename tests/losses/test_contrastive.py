@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rows import each_row
 from torch import Tensor
 
 from stillhouse.core.errors import BadInput
@@ -52,8 +53,8 @@ def slow_infonce(
     return total / len(s)
 
 
-@pytest.mark.parametrize("masked", [True, False])
-@pytest.mark.parametrize(
+@each_row("masked", [True, False])
+@each_row(
     ("switches", "teacher_dim"),
     [
         ({"similarity": "bilinear"}, 4),
@@ -186,8 +187,8 @@ def slow_supervised(
     return total / len(q)
 
 
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize(
+@each_row("shared", [True, False])
+@each_row(
     "rows",
     [
         [[0, 1, 2, 3], [10, 11, 12, 13], [20, 21], [22, 23], [24, 25], [26, 27]],
@@ -208,7 +209,7 @@ def test_supervised_infonce_is_equation_10(rows: list[list[int]], shared: bool) 
         assert off(query, positive, negatives).item() > slow
 
 
-@pytest.mark.parametrize(("similarity", "negatives"), [("cosine", 2), ("dot", 2), ("cosine", 0)])
+@each_row(("similarity", "negatives"), [("cosine", 2), ("dot", 2), ("cosine", 0)])
 def test_supervised_infonce_equals_sentence_transformers(similarity: str, negatives: int) -> None:
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
     from sentence_transformers.util import cos_sim, dot_score
@@ -249,7 +250,7 @@ def test_a_mined_negative_equal_to_the_passage_is_ignored() -> None:
     assert torch.equal(same, loss(query, positive))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("switches", "message"),
     [
         ({"temperature": 0.0}, "temperature > 0"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from rows import each_row
 from torch import Tensor
 
 from stillhouse.core.errors import BadInput
@@ -60,9 +61,9 @@ def slow(
     return total / len(student)
 
 
-@pytest.mark.parametrize("masked", [True, False])
-@pytest.mark.parametrize("items", [3, 50, 10_000])
-@pytest.mark.parametrize("tile", [1, 3, 2048])
+@each_row("masked", [True, False])
+@each_row("items", [3, 50, 10_000])
+@each_row("tile", [1, 3, 2048])
 def test_crd_is_the_equation(masked: bool, items: int, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(streaming.TILE, "cpu", tile)
     loss = built(items=items, masked=masked)
@@ -171,7 +172,7 @@ def test_bfloat16_and_autocast_compute_in_float32() -> None:
     assert value.dtype == torch.float32 and torch.equal(value, exact)
 
 
-@pytest.mark.parametrize("switch", [{"items": 0}, {"dim": 0}, {"temperature": 0.0}])
+@each_row("switch", [{"items": 0}, {"dim": 0}, {"temperature": 0.0}])
 def test_crd_refuses_bad_values(switch: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match=next(iter(switch))):
         CRD(**{"student_dim": 3, "teacher_dim": 3, "items": 9, **switch})

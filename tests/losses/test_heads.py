@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from rows import each_row
 from torch import Tensor, nn
 
 from stillhouse.core.errors import BadInput
@@ -61,8 +62,8 @@ def test_score_gives_probabilities_without_dropout() -> None:
     torch.testing.assert_close(found, module.eval()(draw(6, 3)).softmax(dim=1))
 
 
-@pytest.mark.parametrize("classes", ["mean", "sum"])
-@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+@each_row("classes", ["mean", "sum"])
+@each_row("alpha", [0.0, 0.3, 1.0])
 def test_the_loss_is_the_equation(alpha: float, classes: str) -> None:
     logits, teacher, labels = draw(4, 3), draw(4, 3, seed=1), [2, 0, UNLABELLED, 1]
     entropy = 0.0
@@ -116,9 +117,7 @@ def test_half_precision_inputs_are_upcast() -> None:
     assert logits.dtype == torch.float32 and all(term.dtype == torch.float32 for term in terms.values())
 
 
-@pytest.mark.parametrize(
-    "options", [{"classes": 1}, {"hidden": 0}, {"dropout": 1.0}], ids=lambda options: next(iter(options))
-)
+@each_row("options", [{"classes": 1}, {"hidden": 0}, {"dropout": 1.0}])
 def test_invalid_heads_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match=next(iter(options))):
         head(True, **options)

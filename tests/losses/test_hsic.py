@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rows import each_row
 from torch import Tensor
 
 from stillhouse.core.errors import BadInput
@@ -40,11 +41,11 @@ def slow_gram(points: np.ndarray[Any, Any], loss: HSIC) -> np.ndarray[Any, Any]:
     return gram
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "imq", "linear"])
-@pytest.mark.parametrize("bandwidth", ["fixed", "median"])
-@pytest.mark.parametrize("normalize", [True, False])
-@pytest.mark.parametrize("estimator", ["biased_l2", "biased"])
-@pytest.mark.parametrize("forms", ["usual", "code"])
+@each_row("kernel", ["rbf", "imq", "linear"])
+@each_row("bandwidth", ["fixed", "median"])
+@each_row("normalize", [True, False])
+@each_row("estimator", ["biased_l2", "biased"])
+@each_row("forms", ["usual", "code"])
 def test_hsic_is_the_trace_formula(
     kernel: str, bandwidth: str, normalize: bool, estimator: str, forms: str
 ) -> None:
@@ -81,7 +82,7 @@ def test_identity_kernels_give_the_floor(estimator: str, floor: float) -> None:
     assert loss(draw(16, 4), draw(16, 4, seed=1)).item() == pytest.approx(floor, rel=1e-6)
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "imq", "linear"])
+@each_row("kernel", ["rbf", "imq", "linear"])
 def test_hsic_with_a_constant_is_zero(kernel: str) -> None:
     loss, constant = HSIC(kernel=kernel), torch.ones(32, 4)
     assert loss(draw(32, 6).float(), constant).item() == 0
@@ -129,9 +130,9 @@ def test_distances_far_from_the_origin_survive_float32() -> None:
     assert loss((inputs + 100).float(), (student - 100).float()).item() == pytest.approx(near, rel=1e-3)
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "imq", "linear"])
-@pytest.mark.parametrize("normalize", [True, False])
-@pytest.mark.parametrize("forms", ["usual", "code"])
+@each_row("kernel", ["rbf", "imq", "linear"])
+@each_row("normalize", [True, False])
+@each_row("forms", ["usual", "code"])
 def test_gradient_of_hsic(kernel: str, normalize: bool, forms: str) -> None:
     loss = HSIC(kernel=kernel, normalize=normalize, forms=forms)
     inputs = (draw(5, 3).requires_grad_(), draw(5, 2, seed=1).requires_grad_())
@@ -164,10 +165,10 @@ def test_kernel_means_carry_no_gradient() -> None:
     assert not any(mean.requires_grad for mean in means)
 
 
-@pytest.mark.parametrize("bandwidth", ["fixed", "median"])
-@pytest.mark.parametrize("kernel", ["rbf", "imq", "linear"])
-@pytest.mark.parametrize("rows", [2, 5])
-@pytest.mark.parametrize("value", [0.0, 1.0])
+@each_row("bandwidth", ["fixed", "median"])
+@each_row("kernel", ["rbf", "imq", "linear"])
+@each_row("rows", [2, 5])
+@each_row("value", [0.0, 1.0])
 def test_identical_and_zero_rows_stay_finite(bandwidth: str, kernel: str, rows: int, value: float) -> None:
     student = torch.full((rows, 3), value, requires_grad=True)
     inputs = draw(rows, 4).float()
@@ -186,7 +187,7 @@ def test_bfloat16_and_autocast_compute_in_float32() -> None:
     assert value.dtype == torch.float32 and torch.equal(value, exact)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("switches", "message"),
     [
         ({"gamma": 0.0}, "gamma > 0"),

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from rows import each_row
 from torch import Tensor, nn
 
 from stillhouse.core.errors import BadInput
@@ -64,7 +65,7 @@ def test_a_student_equal_to_the_teacher_has_zero_loss_and_closed_forms_hold() ->
     assert MultilingualCrossEntropy()(axes, axes, axes).item() == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@each_row("loss", LOSSES)
 def test_vector_norms_and_pair_order_do_not_matter(loss: nn.Module) -> None:
     source, target, teacher = triple()
     value = loss(source, target, teacher)
@@ -74,14 +75,14 @@ def test_vector_norms_and_pair_order_do_not_matter(loss: nn.Module) -> None:
     assert not torch.isclose(loss(source, target[order], teacher), value)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@each_row("loss", LOSSES)
 def test_gradients(loss: nn.Module) -> None:
     source, target, teacher = triple(3)
     source.requires_grad_(), target.requires_grad_()
     assert torch.autograd.gradcheck(lambda s, t: loss(s, t, teacher), (source, target))
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@each_row("loss", LOSSES)
 def test_edges_stay_finite_and_in_float32(loss: nn.Module) -> None:
     source = torch.zeros(2, 3, requires_grad=True)
     same = torch.ones(2, 3, requires_grad=True)
@@ -95,7 +96,7 @@ def test_edges_stay_finite_and_in_float32(loss: nn.Module) -> None:
     torch.testing.assert_close(value, loss(*(part.float() for part in narrow)))
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@each_row("loss", LOSSES)
 def test_mismatched_shapes_are_refused(loss: nn.Module) -> None:
     for shapes in (
         ((4, 3), (5, 3), (4, 2)),

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from rows import each_row
 from torch import Tensor
 
 from stillhouse.core.errors import BadInput
@@ -38,7 +39,7 @@ def by_hand(module: Joiner, claim: list[float], document: list[float]) -> float:
     return sum(w * x for w, x in zip(weight[0], features, strict=True))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "document_dim"),
     [("bilinear", 4), ("bilinear", 3), ("features", 4), ("concat", 4), ("concat", 3)],
 )
@@ -52,7 +53,7 @@ def test_scores_are_the_formula(kind: str, document_dim: int) -> None:
             assert scores[b, c].item() == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_the_ranking_depends_on_the_claim_except_for_concat(kind: str) -> None:
     """Every claim has the same documents; then the claims are permuted."""
     module = joiner(kind)
@@ -89,7 +90,7 @@ def test_bilinear_starts_as_the_plain_inner_product() -> None:
     torch.testing.assert_close(Joiner(claim_dim=DIM).double()(claims, documents), expected)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_gradients(kind: str) -> None:
     module = joiner(kind)
     inputs = (draw(2, DIM).requires_grad_(), draw(2, 3, DIM, seed=1).requires_grad_())
@@ -98,7 +99,7 @@ def test_gradients(kind: str) -> None:
     assert all(weight.grad is not None and bool(weight.grad.any()) for weight in module.parameters())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_half_precision_inputs_are_upcast(kind: str) -> None:
     module = Joiner(claim_dim=DIM, kind=kind)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -112,7 +113,7 @@ def test_only_bilinear_can_be_searched(kind: str) -> None:
         Joiner(claim_dim=DIM, kind=kind).search_vector(torch.ones(1, DIM))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "switches",
     [{"kind": "cosine"}, {"claim_dim": 0}, {"document_dim": 0}, {"kind": "features", "document_dim": 3}],
 )
@@ -121,7 +122,7 @@ def test_values_out_of_range_are_refused(switches: dict[str, Any]) -> None:
         Joiner(**{"claim_dim": DIM, **switches})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("claims", "documents"), [((2, 4), (3, 5, 4)), ((2, 4), (2, 4)), ((2, 3), (2, 5, 4)), ((2, 4), (2, 5, 3))]
 )
 def test_mismatched_shapes_are_refused(claims: tuple[int, ...], documents: tuple[int, ...]) -> None:

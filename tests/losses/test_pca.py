@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from rows import each_row
 from sklearn.decomposition import PCA
 
 from stillhouse.core.errors import BadInput
@@ -27,7 +28,7 @@ def cut(rows: Array, *sizes: int) -> Iterator[Array]:
     yield from (rows[a:b] for a, b in zip(edges, [*edges[1:], len(rows)], strict=True))
 
 
-@pytest.mark.parametrize("sizes", [(), (7, 100, 0, 60), (1, 1, 1)])
+@each_row("sizes", [(), (7, 100, 0, 60), (1, 1, 1)])
 def test_it_is_scikit_learns_pca(sizes: tuple[int, ...]) -> None:
     data = vectors()
     mean, components = fit_pca(cut(data, *sizes), 5)
@@ -90,7 +91,7 @@ def test_the_module_applies_the_fitted_projection(centred: bool) -> None:
     assert not list(module.parameters())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("blocks", "switches", "rule"),
     [
         ([], {}, "vectors to fit to"),

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from rows import each_row
 from torch import Tensor
 
 from stillhouse.core.errors import BadInput
@@ -23,8 +24,8 @@ def pkd(layers: int = 1, student: int = 4, teacher: int = 4) -> PKD:
     return PKD(layers=layers, student_size=student, teacher_size=teacher)
 
 
-@pytest.mark.parametrize("batch", [1, 2, 5])
-@pytest.mark.parametrize("layers", [1, 3])
+@each_row("batch", [1, 2, 5])
+@each_row("layers", [1, 3])
 def test_pkd_is_the_equation(batch: int, layers: int) -> None:
     student = [draw(batch, 4, seed=layer) for layer in range(layers)]
     teacher = [draw(batch, 4, seed=10 + layer) for layer in range(layers)]
@@ -73,7 +74,7 @@ def test_other_depths_and_the_last_layer() -> None:
     assert pairs(1, 6, final=True) == ((1, 6),)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("student", "teacher", "switches", "rule"),
     [
         (6, 12, {"match": "first"}, "match in"),

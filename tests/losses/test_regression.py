@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from rows import each_row
 from torch import Tensor, nn
 
 from stillhouse.core.errors import BadInput
@@ -14,8 +15,8 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("dimensions", ["mean", "sum"])
-@pytest.mark.parametrize("student_dim", [3, 5])
+@each_row("dimensions", ["mean", "sum"])
+@each_row("student_dim", [3, 5])
 def test_mse_is_the_equation(dimensions: str, student_dim: int) -> None:
     torch.manual_seed(0)
     loss = MSE(student_dim=student_dim, teacher_dim=5, bias=student_dim != 5, dimensions=dimensions).double()
@@ -55,7 +56,7 @@ def test_edges_stay_finite_and_in_float32() -> None:
     assert value.dtype == torch.float32
 
 
-@pytest.mark.parametrize(
+@each_row(
     "switches",
     [{"teacher_dim": 4, "projection": False}, {"dimensions": "max"}, {"projection": False, "bias": True}],
 )

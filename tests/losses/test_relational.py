@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
+from rows import each_row
 from torch import Tensor
 
 from stillhouse.core.errors import BadInput
@@ -60,8 +61,8 @@ def test_the_matrix_is_the_equation(teacher_dim: int) -> None:
     assert value > 0.01
 
 
-@pytest.mark.parametrize("rows", [[0, 1, 2, 3, 4], [0, 1, 0, 2, 1]])
-@pytest.mark.parametrize("crowded", [False, True])
+@each_row("rows", [[0, 1, 2, 3, 4], [0, 1, 0, 2, 1]])
+@each_row("crowded", [False, True])
 def test_spread_out_is_the_equation(rows: list[int], crowded: bool) -> None:
     """Crowded vectors exceed the second moment 1/D, others do not."""
     student = draw(5, 3) + 5 * draw(3, seed=2) if crowded else torch.eye(5, 8, dtype=torch.float64)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from rows import each_row
 from torch import Tensor
 
 from stillhouse.core.errors import BadInput
@@ -43,9 +44,9 @@ STUDENT, TEACHER = draw(4, 5), draw(4, 5, seed=1) * 3
 LABELS = torch.tensor([[1, 0, 0, 0, 0], [0, 1, 0, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 0, 0]])
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0])
-@pytest.mark.parametrize("softened", ["teacher", "both"])
-@pytest.mark.parametrize("scale", [False, True])
+@each_row("temperature", [0.5, 1.0, 4.0])
+@each_row("softened", ["teacher", "both"])
+@each_row("scale", [False, True])
 def test_soft_cross_entropy_is_the_equation(temperature: float, softened: str, scale: bool) -> None:
     total = 0.0
     for student, teacher in zip(STUDENT.tolist(), TEACHER.tolist(), strict=True):
@@ -55,9 +56,9 @@ def test_soft_cross_entropy_is_the_equation(temperature: float, softened: str, s
     assert loss.item() == pytest.approx(total / 4 * (temperature**2 if scale else 1), rel=1e-12)
 
 
-@pytest.mark.parametrize("compared", ["probabilities", "scores", "printed"])
-@pytest.mark.parametrize("softened", ["teacher", "both"])
-@pytest.mark.parametrize("scale", [False, True])
+@each_row("compared", ["probabilities", "scores", "printed"])
+@each_row("softened", ["teacher", "both"])
+@each_row("scale", [False, True])
 def test_soft_mse_is_the_equation(compared: str, softened: str, scale: bool) -> None:
     total, temperature = 0.0, 3.0
     of_student = temperature if softened == "both" else 1.0
@@ -74,8 +75,8 @@ def test_soft_mse_is_the_equation(compared: str, softened: str, scale: bool) -> 
     assert loss.item() == pytest.approx(total / 4 * (9 if scale else 1), rel=1e-12)
 
 
-@pytest.mark.parametrize("gold", ["sum", "mean"])
-@pytest.mark.parametrize("kind", [torch.int64, torch.bool, torch.float32])
+@each_row("gold", ["sum", "mean"])
+@each_row("kind", [torch.int64, torch.bool, torch.float32])
 def test_hard_loss_is_the_equation_with_several_gold_and_none(gold: str, kind: torch.dtype) -> None:
     total = 0.0
     for student, labels in zip(STUDENT.tolist(), LABELS.tolist(), strict=True):
@@ -92,8 +93,8 @@ def test_hard_loss_with_one_gold_equals_torch_cross_entropy() -> None:
         assert HardLabelCE(gold=gold)(STUDENT, labels).item() == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.2, 1.0])
-@pytest.mark.parametrize("soft", [SoftLabelCE, SoftLabelMSE])
+@each_row("alpha", [0.0, 0.2, 1.0])
+@each_row("soft", [SoftLabelCE, SoftLabelMSE])
 def test_alpha_weights_hard_and_soft_loss(alpha: float, soft: type[SoftLabelCE] | type[SoftLabelMSE]) -> None:
     softened: Spec[Any] = spec(soft, temperature=2.0, scale=True)
     loss = SoftAndHard(alpha=alpha, soft=softened, hard=spec(HardLabelCE, gold="mean"))
@@ -121,7 +122,7 @@ def test_cross_entropy_and_divergence_differ_by_the_teachers_entropy() -> None:
     assert (cross - entropy).item() == pytest.approx(divergence.item(), rel=1e-12)
 
 
-@pytest.mark.parametrize("make", [make for make in TWO_SIDED if getattr(make(), "compared", "") != "printed"])
+@each_row("make", [make for make in TWO_SIDED if getattr(make(), "compared", "") != "printed"])
 def test_the_teachers_own_scores_are_the_optimum(make: Callable[[], torch.nn.Module]) -> None:
     """Student and teacher terms have the same form, so the gradient at the teacher's scores is zero."""
     loss = make()
@@ -137,20 +138,20 @@ def test_a_low_temperature_picks_the_largest() -> None:
     assert soft.item() == pytest.approx(0, abs=1e-9)
 
 
-@pytest.mark.parametrize("make", [make for make in TWO_SIDED if not getattr(make(), "compared", "")])
+@each_row("make", [make for make in TWO_SIDED if not getattr(make(), "compared", "")])
 def test_a_constant_on_a_claims_scores_changes_nothing(make: Callable[[], torch.nn.Module]) -> None:
     loss = make()
     moved = loss(STUDENT + draw(4, 1, seed=2), TEACHER + draw(4, 1, seed=3))
     assert moved.item() == pytest.approx(loss(STUDENT, TEACHER).item(), rel=1e-9)
 
 
-@pytest.mark.parametrize("make", TWO_SIDED)
+@each_row("make", TWO_SIDED)
 def test_the_order_of_claims_does_not_matter(make: Callable[[], torch.nn.Module]) -> None:
     loss, order = make(), torch.tensor([2, 0, 3, 1])
     assert loss(STUDENT[order], TEACHER[order]).item() == pytest.approx(loss(STUDENT, TEACHER).item())
 
 
-@pytest.mark.parametrize("make", TWO_SIDED)
+@each_row("make", TWO_SIDED)
 def test_gradients(make: Callable[[], torch.nn.Module]) -> None:
     student, teacher = draw(2, 3).requires_grad_(), draw(2, 3, seed=1).requires_grad_()
     assert torch.autograd.gradcheck(make(), (student, teacher))
@@ -178,8 +179,8 @@ def assert_equals(loss: torch.nn.Module, reference: Any, student: Tensor, teache
     torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("candidates", [2, 5])
-@pytest.mark.parametrize("labels", ["scores", "margins"])
+@each_row("candidates", [2, 5])
+@each_row("labels", ["scores", "margins"])
 def test_margin_mse_equals_sentence_transformers(candidates: int, labels: str) -> None:
     from sentence_transformers.sentence_transformer.losses import MarginMSELoss
 
@@ -200,7 +201,7 @@ def test_margin_mse_is_the_equation() -> None:
     assert MarginMSE()(STUDENT, TEACHER).item() == pytest.approx(total, rel=1e-12)
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0])
+@each_row("temperature", [0.5, 1.0, 4.0])
 def test_divergence_equals_sentence_transformers(temperature: float) -> None:
     from sentence_transformers.sentence_transformer.losses import DistillKLDivLoss
 
@@ -231,7 +232,7 @@ def test_relevance_is_the_equation() -> None:
     assert RelevanceBCE()(STUDENT, LABELS).item() == pytest.approx(total, rel=1e-12)
 
 
-@pytest.mark.parametrize("make", TWO_SIDED)
+@each_row("make", TWO_SIDED)
 def test_extreme_scores_stay_finite_and_in_float32(make: Callable[[], torch.nn.Module]) -> None:
     loss = make()
     student = torch.tensor([[300.0, -300.0], [0.0, 0.0]]).bfloat16().requires_grad_()
@@ -243,7 +244,7 @@ def test_extreme_scores_stay_finite_and_in_float32(make: Callable[[], torch.nn.M
     assert student.grad is not None and student.grad.isfinite().all()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("build", "switches"),
     [
         (SoftLabelCE, {"temperature": 0}),
@@ -263,7 +264,7 @@ def test_values_out_of_range_are_refused(build: Any, switches: dict[str, Any]) -
         build(**switches)
 
 
-@pytest.mark.parametrize("shapes", [((2, 3), (2, 4)), ((3, 3), (2, 3)), ((3,), (3,)), ((2, 1), (2, 1))])
+@each_row("shapes", [((2, 3), (2, 4)), ((3, 3), (2, 3)), ((3,), (3,)), ((2, 1), (2, 1))])
 def test_mismatched_shapes_are_refused(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     student, target = map(torch.ones, shapes)
     for loss in (*(make() for make in TWO_SIDED), HardLabelCE(), RelevanceBCE()):

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from rows import each_row
 from torch import Tensor
 
 from stillhouse.losses import streaming
@@ -22,7 +23,7 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+@each_row("scale", [1e-3, 1.0, 1e3])
 def test_tiles_give_the_value_and_the_gradient_of_the_whole_matrix(scale: float) -> None:
     anchors = (scale * draw(7, DIM)).requires_grad_()
     keys, hidden = draw(KEYS, DIM, seed=1), draw(KEYS, seed=2) > 0.5

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from rows import each_row
 from torch import Tensor
 
 from stillhouse.core.errors import BadInput
@@ -76,7 +77,7 @@ def test_every_term_has_its_value_and_its_weight(normalize: bool) -> None:
     assert terms == pytest.approx(by_hand(normalize), rel=1e-9)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("weight", "loss"),
     [
         ("relational_weight", SimilarityMatrix),
@@ -111,7 +112,7 @@ def test_without_further_terms_nothing_is_gathered(monkeypatch: pytest.MonkeyPat
     assert [each.requires_grad for each in gathered] == [True, False]
 
 
-@pytest.mark.parametrize(("argument", "value"), [*WEIGHTS.items(), ("normalize", True)])
+@each_row(("argument", "value"), [*WEIGHTS.items(), ("normalize", True)])
 def test_an_argument_that_acts_through_a_term_changes_no_other(argument: str, value: Any) -> None:
     before, after = terms_of(**WEIGHTS), terms_of(**{**WEIGHTS, argument: 2 * value if value != 1 else value})
     changed = [name for name in before if not torch.equal(before[name], after[name])]
@@ -123,7 +124,7 @@ def test_for_unit_vectors_the_regression_is_twice_one_minus_the_cosine() -> None
     assert terms["mse"].item() == pytest.approx(2 * terms["cosine"].item(), rel=1e-12)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "values",
     [{"relational_weight": -1.0}, {"cosine_weight": -0.1}, {"spread_weight": -1e-3}, {"student_dim": 3}],
 )

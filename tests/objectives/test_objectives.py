@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rows import each_row
 from sklearn.decomposition import PCA
 from torch import Tensor, nn
 
@@ -112,8 +113,8 @@ def test_fine_tuning_is_supervised_infonce_and_hsic_of_the_queries() -> None:
     torch.testing.assert_close(terms["hsic"], 0.5 * HSIC()(pooled(student["query"], 0), vectors["query"]))
 
 
-@pytest.mark.parametrize("output", ["vector", "state"])
-@pytest.mark.parametrize("columns", [("query", "passage", "negatives"), ("query", "passage")])
+@each_row("output", ["vector", "state"])
+@each_row("columns", [("query", "passage", "negatives"), ("query", "passage")])
 def test_hsic_over_all_texts_and_of_the_pooled_state(output: str, columns: tuple[str, ...]) -> None:
     whole, teacher, batch = labelled()
     student = {
@@ -234,9 +235,7 @@ def test_hpd_projects_by_scikit_learns_pca_with_or_without_its_mean(centred: boo
     assert term.item() == pytest.approx((apart**2).mean(), rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    "make", [InformationBottleneck, SupervisedBottleneck, ContrastiveDistillation, Regression]
-)
+@each_row("make", [InformationBottleneck, SupervisedBottleneck, ContrastiveDistillation, Regression])
 def test_defaults_build_from_a_spec_and_every_parameter_gets_a_gradient(make: type[nn.Module]) -> None:
     student, teacher, batch = labelled() if make is SupervisedBottleneck else distillation()
     objective = spec(make).build(student_dim=DIM, teacher_dim=TEACHER)
@@ -247,7 +246,7 @@ def test_defaults_build_from_a_spec_and_every_parameter_gets_a_gradient(make: ty
     assert all(states.embedding_BD.grad is not None for states in student.values())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("make", "switches"),
     [
         (InformationBottleneck, {"beta": -1.0}),
@@ -270,8 +269,8 @@ def test_bad_values_are_refused_even_at_zero_weight(make: type[nn.Module], switc
         spec(make, **switches).build(student_dim=DIM, teacher_dim=TEACHER)
 
 
-@pytest.mark.parametrize("make", [InformationBottleneck, SupervisedBottleneck])
-@pytest.mark.parametrize(
+@each_row("make", [InformationBottleneck, SupervisedBottleneck])
+@each_row(
     ("argument", "value"),
     [
         ("beta", 0.7),

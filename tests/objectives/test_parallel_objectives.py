@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from rows import each_row
 from torch import Tensor
 
 from stillhouse.core.errors import BadInput
@@ -33,8 +34,8 @@ def squared(student: Tensor, teacher: Tensor) -> float:
     return sum((student[i, d].item() - teacher[i, d].item()) ** 2 for i in range(PAIRS) for d in range(DIM))
 
 
-@pytest.mark.parametrize(("dimensions", "divisor"), [("sum", PAIRS), ("mean", PAIRS * DIM)])
-@pytest.mark.parametrize("weight", [1.0, 0.25])
+@each_row(("dimensions", "divisor"), [("sum", PAIRS), ("mean", PAIRS * DIM)])
+@each_row("weight", [1.0, 0.25])
 def test_stage_4_is_equation_7(dimensions: str, divisor: int, weight: float) -> None:
     objective = ParallelContrast(
         student_dim=DIM, teacher_dim=DIM, mse=spec(MSE, dimensions=dimensions), weight=weight

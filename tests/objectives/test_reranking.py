@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rows import each_row
 from torch import Tensor
 
 from stillhouse.core.errors import BadInput
@@ -59,8 +60,8 @@ def plain_scores(similarity: str, scale: float) -> list[list[float]]:
     return found
 
 
-@pytest.mark.parametrize("similarity", ["cosine", "dot"])
-@pytest.mark.parametrize("scale", [1.0, 20.0])
+@each_row("similarity", ["cosine", "dot"])
+@each_row("scale", [1.0, 20.0])
 def test_margins_follow_the_reranker(similarity: str, scale: float) -> None:
     total, teacher = 0.0, batch().values["scores"].tolist()
     for own, given in zip(plain_scores(similarity, scale), teacher, strict=True):
@@ -142,7 +143,7 @@ def remarks(span: float, **values: Any) -> list[str]:
     return list(RerankedPairs(**values).remarks({"scores": scores}))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("span", "values", "proposed"),
     [
         (20.0, {"similarity": "cosine"}, "Set scale=20."),
@@ -167,7 +168,7 @@ def test_scores_of_another_scale_are_remarked_on(span: float, values: Any, propo
     assert remarks(span, **{**values, **named}) == [], "what is proposed needs no remark"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "values", [{"weight": -1.0}, {"scale": 0.0}, {"similarity": "angle"}, {"weight": 0.0}, {"soft": None}]
 )
 def test_values_out_of_range_are_refused(values: Any) -> None:

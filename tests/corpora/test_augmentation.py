@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
+from rows import each_row
 
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.augmentation import MASK, Rules, augment, with_synonyms
@@ -107,9 +108,7 @@ def test_the_seed_decides() -> None:
     assert list(augment(PAIRS, tagger, copies=6, seed=1, limit=4)) == one[:4]
 
 
-@pytest.mark.parametrize(
-    "values", [{"mask": -0.1}, {"mask": 0.6, "replace": 0.6}, {"ngram": 1.1}, {"longest": 0}]
-)
+@each_row("values", [{"mask": -0.1}, {"mask": 0.6, "replace": 0.6}, {"ngram": 1.1}, {"longest": 0}])
 def test_rules_out_of_range_are_refused(values: dict[str, float]) -> None:
     with pytest.raises(BadInput):
         Rules(**values)  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from rows import each_row
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.corpora.mixing import MixSource, mix_texts
@@ -122,9 +123,7 @@ KINDS: dict[str, tuple[Any, pd.DataFrame, tuple[Any, ...]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("kind", "at"), [(kind, at) for kind, (_, _, forms) in KINDS.items() for at in range(len(forms))]
-)
+@each_row(("kind", "at"), [(kind, at) for kind, (_, _, forms) in KINDS.items() for at in range(len(forms))])
 def test_a_number_is_drawn_from_the_whole_and_no_number_takes_all(
     kind: str, at: int, workspace: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,5 @@
 import pytest
+from rows import each_row
 
 from stillhouse.corpora.pydocs.docstrings import docstrings, paragraphs
 from stillhouse.corpora.pydocs.prose import outline, plain, readable, sentences
@@ -116,7 +117,7 @@ def test_entries_of_a_table_without_a_heading() -> None:
     assert paragraphs(text) == ("Build a layer.", ["It ends."])
 
 
-@pytest.mark.parametrize("docstring", ["", "\n\n", ">>> f(1)\n2", "Parameters\n----------\nx : int\n    No."])
+@each_row("docstring", ["", "\n\n", ">>> f(1)\n2", "Parameters\n----------\nx : int\n    No."])
 def test_docstrings_without_running_text(docstring: str) -> None:
     assert paragraphs(docstring) == ("", [])
 
@@ -144,13 +145,13 @@ def h():
     assert docstrings(source) == ["Module.", "Class.", "Method.", "Under a condition.", "Added."]
 
 
-@pytest.mark.parametrize("source", [b"def (", b"x = '\xe9'", b"x = 1\0", b"(" * 5000])
+@each_row("source", [b"def (", b"x = '\xe9'", b"x = 1\0", b"(" * 5000])
 def test_unparsable_source_raises_one_of_four_errors(source: bytes) -> None:
     with pytest.raises((SyntaxError, ValueError, RecursionError, MemoryError)):
         docstrings(source)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("marked", "unmarked"),
     [
         ("Use :func:`~numpy.linalg.norm` for *this*.", "Use norm for this."),
@@ -167,7 +168,7 @@ def test_inline_markup(marked: str, unmarked: str) -> None:
     assert plain(marked) == unmarked
 
 
-@pytest.mark.parametrize(
+@each_row(
     "sentence",
     [
         "Compute the mean along an axis.",
@@ -180,7 +181,7 @@ def test_readable(sentence: str) -> None:
     assert readable(sentence)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "sentence",
     [
         "Too short here.",

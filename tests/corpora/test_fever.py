@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rows import each_row
 
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.candidates import coverage
@@ -163,7 +164,7 @@ def test_a_split_by_page_keeps_linked_claims_together(tmp_path: Path) -> None:
     assert {claim.id: name for name, claims in again.splits.items() for claim in claims} == split_of
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("claims", "message"),
     [
         ("[1, 2", "must be a JSON array"),

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.published.glue import TASKS, Row, read_task, resolve_task
@@ -44,7 +45,7 @@ def rows_of(folder: Path, task: str, split: str, name: str, content: str) -> lis
     return read_task(resolve_task(task, folder, split))
 
 
-@pytest.mark.parametrize("key", FILES, ids=lambda key: key[0])
+@each_row("key", FILES)
 def test_the_published_layouts(key: tuple[str, str, str], tmp_path: Path) -> None:
     task, split, name = key
     assert rows_of(tmp_path, task, split, name, FILES[key]) == EXPECTED[task]
@@ -63,7 +64,7 @@ def test_json_with_both_texts_in_one_field(tmp_path: Path) -> None:
     assert rows_of(tmp_path, "rte", "train", "train.json", json.dumps(nli[:1])) == [Row("p", "h", 1)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("task", "name", "content", "message"),
     [
         ("sst2", "dev.tsv", "text\tlabel\na\t1\n", "sentence"),
@@ -119,7 +120,7 @@ def test_a_fraction_keeps_the_proportions_and_the_order() -> None:
     assert Row("rare", None, 1) in stratified(rare, 0.01)
 
 
-@pytest.mark.parametrize("options", [{"fraction": 0.0}, {"fraction": 1.1}, {"rows": [], "fraction": 1.0}])
+@each_row("options", [{"fraction": 0.0}, {"fraction": 1.1}, {"rows": [], "fraction": 1.0}])
 def test_fractions_out_of_range_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
         stratified(**{"rows": [Row("a", None, 0)], **options})

@@ -3,6 +3,7 @@ import os
 from pathlib import Path
 
 import pytest
+from rows import each_row
 
 from stillhouse.core.artifacts import Workspace, read_manifest, remove
 from stillhouse.core.errors import BadInput
@@ -82,7 +83,7 @@ def test_bad_input_leaves_nothing(workspace: Workspace, tmp_path: Path) -> None:
         ingest(workspace, str(tmp_path / "b.txt"), OPTIONS)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("source", "label"),
     [
         ("/data/wiki/*.txt.gz", "wiki"),

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
@@ -91,7 +92,7 @@ TEVATRON = [
 ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "negatives", "schema", "expected"),
     [
         (NUMBERED, 0, Schema(), "found without one: 0, 1, 2"),

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from stillhouse.core.artifacts import Workspace, read_manifest, remove
 from stillhouse.core.errors import BadInput
@@ -196,7 +197,7 @@ def test_hostile_files_are_skipped_and_counted(workspace: Workspace, site_packag
     assert calls[0] == (0, 86) and calls[-1] == (86, 86)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "message"),
     [
         ({"sentences": 10**6}, r"sentences <= \d+, the number available"),

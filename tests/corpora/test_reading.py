@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from rows import each_row
 
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.reading.corpus import ReadOptions, TokenLimit, read_texts
@@ -99,7 +100,7 @@ GLOBS = (
 )
 
 
-@pytest.mark.parametrize("pattern", GLOBS)
+@each_row("pattern", GLOBS)
 def test_a_remote_glob_matches_what_a_local_one_does(tmp_path: Path, pattern: str) -> None:
     """So `*` does not cross a `/`: the file system lists everything below, and the pattern chooses."""
     for name in ("a.txt", "b.txt", ".hidden.txt", "ab/a.txt", "ab/deep/c.txt", "x/.hidden.txt", ".git/d.txt"):
@@ -117,7 +118,7 @@ def test_a_remote_glob_matches_what_a_local_one_does(tmp_path: Path, pattern: st
     assert bool(local) == (pattern not in ("none*", ".*", "**/.hidden.txt")), "the test's files are matched"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("source", "address", "options"),
     [
         ("s3://b/a.txt", "s3://b/a.txt", ""),
@@ -196,7 +197,7 @@ def test_wide_encodings_are_refused_unless_named(tmp_path: Path) -> None:
     assert usable(tmp_path / "a.txt", ReadOptions(encoding="utf-16")) == ["One.", "Two."]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "data", "options", "message"),
     [
         ("a.txt", b"\x89PNG\r\n\x00\x00\x01", PLAIN, "zero bytes"),
@@ -236,7 +237,7 @@ def test_a_missing_source_is_refused(tmp_path: Path) -> None:
         usable(tmp_path)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "options",
     [{"min_words": 0}, {"limit": 0}, {"encoding": "utf-9"}, {"max_words": -1}],
 )
@@ -283,7 +284,7 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
 ZST = COMPRESS["zst"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "content", "expected"),
     [
         ("a.tsv", "text\n" + "".join(f"{text}\n" for text in QUOTED), QUOTED),
@@ -331,7 +332,7 @@ def stated(columns: str = "", **more: str) -> ReadOptions:
     return ReadOptions(schema=Schema(columns, owner="sentences", **more))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "content", "options", "expected"),
     [
         ("a.csv", "First one here.\nSecond one.\n", stated(header="no"), ["First one here.", "Second one."]),
@@ -360,7 +361,7 @@ def test_fields_settle_what_a_file_does_not_say(
     assert usable(tmp_path / name, options) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "message"),
     [
         ({"columns": "txt: a"}, r"sentences\.columns must name roles: text, unused.*Did you mean text"),

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
+from rows import each_row
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.corpora.barrier import Barrier
@@ -63,7 +63,7 @@ def contents(workspace: Workspace, examples: Examples) -> list[tuple[Any, ...]]:
     return list(zip(*parts, strict=True))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_held_out_and_sampled_rows_keep_what_they_hold(kind: str, workspace: Workspace) -> None:
     whole = examples_of(workspace, kind)
     barrier = Barrier(workspace)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rows import each_row
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
@@ -62,7 +63,7 @@ def shown(workspace: Workspace, examples: Examples) -> list[tuple[str, list[str]
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("row", "expected"),
     [
         (STOCK, [(["right", "wrong"], (0.0, -2.5))]),
@@ -148,7 +149,7 @@ def test_the_number_of_negatives_is_the_least_or_what_is_asked_for(
     assert all(row in shown(workspace, whole) for row in shown(workspace, limited))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("row", "message"),
     [
         ({**FLAG, "neg_scores": [3.0]}, "line 1 of .* one score per passage, but has 1 scores for 2 neg"),

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rows import each_row
 
 from stillhouse.corpora import seen_keys
 from stillhouse.corpora.seen_keys import SeenKeys
 
 
-@pytest.mark.parametrize("halves", [(20, 20), (3, 2**62), (2**62, 3), (2**63, 2**63)])
+@each_row("halves", [(20, 20), (3, 2**62), (2**62, 3), (2**63, 2**63)])
 def test_what_is_new_agrees_with_a_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, halves: tuple[int, int]
 ) -> None:

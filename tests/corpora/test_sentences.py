@@ -1,11 +1,12 @@
 import pytest
+from rows import each_row
 
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.reading.languages import check_language, recognised
 from stillhouse.corpora.reading.sentences import clean, cut, dedup_key, passages, split_sentences, word_count
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "cleaned"),
     [
         ("  a \t b\r\n c  ", "a b c"),
@@ -46,7 +47,7 @@ def test_texts_equal_up_to_case_spacing_and_final_punctuation() -> None:
     assert len({dedup_key(text) for text in ("a < b", "a > b", "a b", "b a", "a, b")}) == 5
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("language", "text", "pieces"),
     [
         ("en", "Dr. Smith measured 3.5 m of rain, e.g. in May. Is that so? Yes!", 3),
@@ -83,7 +84,7 @@ def test_sentences_of_many_languages(language: str, text: str, pieces: int) -> N
         assert split_sentences(text) == found, "a script of its own needs no stated language"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("language", "text"),
     [
         ("en", "The cat sat on the mat, and it was not amused by that."),
@@ -120,8 +121,8 @@ CHINESE = "今天天气很好。我们去公园散步吧！你想一起来吗？
 THAI = "วันนี้อากาศดีเราไปสวนกันเถอะ" * 20
 
 
-@pytest.mark.parametrize("text", [CHINESE, THAI, "Words of all sizes, extraordinarily long. " * 9])
-@pytest.mark.parametrize("most", [1, 7, 30, 10_000])
+@each_row("text", [CHINESE, THAI, "Words of all sizes, extraordinarily long. " * 9])
+@each_row("most", [1, 7, 30, 10_000])
 def test_nothing_is_lost_in_passages_that_fit(text: str, most: int) -> None:
     text = clean(text)
     found = passages(text, lambda part: len(part) <= most)

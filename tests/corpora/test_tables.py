@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rows import each_row
 
 from stillhouse.core.artifacts import Workspace, read_manifest, sha256_of
 from stillhouse.core.errors import BadInput
@@ -66,7 +67,7 @@ def test_a_small_shard_cache_gives_the_same_rows(workspace: Workspace) -> None:
     assert texts[order] == [TEXTS[i] for i in order]
 
 
-@pytest.mark.parametrize("rows", [[-1], [23], [0, 99]])
+@each_row("rows", [[-1], [23], [0, 99]])
 def test_ids_outside_the_table_are_refused(workspace: Workspace, rows: list[int]) -> None:
     texts = open_texts(workspace, write_texts(workspace, "numbers", TEXTS))
     with pytest.raises(IndexError, match=r"\[0, 23\)"):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from rows import each_row
 
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora import tfidf
@@ -55,8 +56,8 @@ def rare_texts(count: int, seed: int, longest: int = 30) -> list[str]:
     return [*texts, "w0 w1 w0 w2", "w0", ""]
 
 
-@pytest.mark.parametrize("texts", [some_texts, rare_texts])
-@pytest.mark.parametrize(("ngrams", "part", "k"), [(1, 64, 10), (2, 64, 10), (3, 100, 10), (1, 32, 100)])
+@each_row("texts", [some_texts, rare_texts])
+@each_row(("ngrams", "part", "k"), [(1, 64, 10), (2, 64, 10), (3, 100, 10), (1, 32, 100)])
 def test_documents_in_parts_give_what_scikit_learn_gives(
     texts: Callable[..., list[str]], ngrams: int, part: int, k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from rows import each_row
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
@@ -52,7 +53,7 @@ SIDES = list(zip(ENGLISH, GERMAN, strict=True))
 NLI = [("Bees dance.", "They do.", 1), ("Bees dance.", "They do not.", 0), ("Bees dance.", "", 2)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "content", "read", "lines"),
     [
         (
@@ -187,7 +188,7 @@ def test_it_is_said_again_from_the_cache(workspace: Workspace, tmp_path: Path) -
     assert said[0] == said[1] and len(said[0]) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("columns", "header", "expected"),
     [
         ("", "", [("Hallo da", "Hi there")]),

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from rows import each_row
 from safetensors.numpy import load_file
 
 from stillhouse.core.errors import BadInput
@@ -38,7 +39,7 @@ def cut(folder: Path, text: str) -> list[str]:
     return [names[int(row)] for row in FastTokenizer(folder, 128)([text])[0]]
 
 
-@pytest.mark.parametrize("form", ["plain", "gzip", "word2vec", "json"])
+@each_row("form", ["plain", "gzip", "word2vec", "json"])
 def test_published_formats_give_the_same_folder(form: str, tmp_path: Path) -> None:
     source = tmp_path / {"gzip": "v.txt.gz", "json": "v.json"}.get(form, "v.txt")
     if form == "gzip":
@@ -115,7 +116,7 @@ def test_random_rows_have_about_unit_length(tmp_path: Path) -> None:
     assert lengths[0] == 0 and 0.7 < lengths[1:].min() < lengths[1:].max() < 1.4
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "message"),
     [
         ("the 1 2\ncat 1\n", "line 2"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rows import each_row
 from sklearn.metrics import ndcg_score
 
 from stillhouse.core.errors import BadInput
@@ -114,7 +115,7 @@ def test_equals_scikit_learn_and_sentence_transformers_with_all_gold() -> None:
     assert figures["x_ndcg@10"] == pytest.approx(reference["ndcg@10"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "message"),
     [
         ({"labels": LABELS[:2]}, "gold counts"),

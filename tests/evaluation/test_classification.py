@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rows import each_row
 from torch import Tensor
 
 from stillhouse.core.errors import BadInput
@@ -56,7 +57,7 @@ def pairs(folder: Path, split: str, rows: Sequence[tuple[float, int]], task: str
     return resolve_task(task, folder, split)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@each_row("seed", range(5))
 def test_figures_equal_scikit_learn(seed: int) -> None:
     from sklearn.metrics import accuracy_score, f1_score
 
@@ -70,8 +71,8 @@ def test_figures_equal_scikit_learn(seed: int) -> None:
     assert f1(nothing, nothing) == f1_score(nothing, nothing, zero_division=0) == 0
 
 
-@pytest.mark.parametrize("measure", ["accuracy", "f1"])
-@pytest.mark.parametrize("seed", range(6))
+@each_row("measure", ["accuracy", "f1"])
+@each_row("seed", range(6))
 def test_the_chosen_threshold_is_optimal(seed: int, measure: str) -> None:
     random = np.random.default_rng(seed)
     cosines = random.integers(-5, 6, 30) / 5  # many ties

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from rows import each_row
 
 from stillhouse.core.errors import BadInput
 from stillhouse.evaluation.search import exact as module
@@ -45,8 +46,8 @@ def by_hand(queries: Floats, passages: Floats, k: int) -> npt.NDArray[np.int64]:
     return np.asarray(np.lexsort((ids, -scores), axis=1)[:, :k])
 
 
-@pytest.mark.parametrize("index", ["exact", "flat"])
-@pytest.mark.parametrize("k", [1, 7, 100])
+@each_row("index", ["exact", "flat"])
+@each_row("k", [1, 7, 100])
 def test_ties_are_ranked_by_id_at_every_edge(index: str, k: int) -> None:
     passages, queries = whole_numbers(TILE + 77, 4, 0), whole_numbers(QUERY_BLOCK + 9, 4, 1)
     scores, ids = searched(index, queries, passages, k)
@@ -54,9 +55,10 @@ def test_ties_are_ranked_by_id_at_every_edge(index: str, k: int) -> None:
     np.testing.assert_array_equal(scores, np.take_along_axis(queries @ passages.T, ids, axis=1))
 
 
-@pytest.mark.parametrize("k", [1, 10, 100])
+@each_row("k", [1, 10, 100])
 def test_same_ids_as_faiss(k: int) -> None:
-    faiss = pytest.importorskip("faiss")
+    import faiss
+
     passages, queries = random_unit(5000, 64, 0), random_unit(50, 64, 1)
     flat = faiss.IndexFlatIP(64)
     flat.add(passages)
@@ -67,7 +69,7 @@ def test_same_ids_as_faiss(k: int) -> None:
         np.testing.assert_allclose(scores, expected_scores, atol=1e-6)
 
 
-@pytest.mark.parametrize("parts", [1, 2, 3, 9])
+@each_row("parts", [1, 2, 3, 9])
 def test_sharded_equals_unsharded_bit_for_bit(parts: int) -> None:
     passages, queries = random_unit(3 * TILE + 1, 48, 0), random_unit(270, 48, 1)
     whole = search(queries, passages, 20)
@@ -91,8 +93,8 @@ def test_memory_layout_of_the_passages_changes_nothing() -> None:
         assert search(queries, other, 10)[0].tobytes() == expected[0].tobytes()
 
 
-@pytest.mark.parametrize("rows", [3, TILE + 2])
-@pytest.mark.parametrize("index", ["exact", "flat"])
+@each_row("rows", [3, TILE + 2])
+@each_row("index", ["exact", "flat"])
 def test_fewer_passages_than_k(index: str, rows: int) -> None:
     passages, queries = whole_numbers(rows, 3, 0), whole_numbers(4, 3, 1)
     scores, ids = searched(index, queries, passages, 10_000)
@@ -121,8 +123,8 @@ def test_negative_scores_and_half_precision(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ids, by_hand(queries, np.asarray(stored, np.float32), 5))
 
 
-@pytest.mark.parametrize("passages", [0, 1, TILE, TILE + 1, 5 * TILE - 1])
-@pytest.mark.parametrize("parts", [1, 2, 4])
+@each_row("passages", [0, 1, TILE, TILE + 1, 5 * TILE - 1])
+@each_row("parts", [1, 2, 4])
 def test_shards_are_whole_tiles_that_cover_all(passages: int, parts: int) -> None:
     ranges = shards(passages, parts) if passages else []
     assert [row for start, stop in ranges for row in (start, stop - 1)] == sorted(

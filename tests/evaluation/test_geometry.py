@@ -1,10 +1,12 @@
 import math
 import time
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from rows import each_row
 from torch import nn
 
 from stillhouse.evaluation.geometry import alignment, collapse, effective_rank, random_pair_cosine, uniformity
@@ -34,32 +36,29 @@ def test_effective_rank_matches_its_definition(shape: tuple[int, int]) -> None:
     assert effective_rank(np.ones((9, 5)), centre=True) == 0
 
 
-def test_a_network_trained_to_a_constant_is_reported() -> None:
+def trained_to(target: Callable[[torch.Tensor], torch.Tensor]) -> Floats:
+    """Return the vectors of a network that was trained to a function of its inputs, times a direction."""
     torch.manual_seed(0)
-    net = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 32))
-    texts, target = torch.randn(128, 16), torch.randn(32)
+    net = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 32))
+    texts, direction = torch.randn(128, 16), torch.randn(32)
     assert collapse(net(texts).detach().numpy()) is None
     optimizer = torch.optim.Adam(net.parameters(), 0.01)
     for _ in range(300):
         optimizer.zero_grad()
-        loss: torch.Tensor = (net(texts) - target).square().mean()
+        loss: torch.Tensor = (net(texts) - target(texts) * direction).square().mean()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
-    assert "mean cosine of random pairs" in str(collapse(net(texts).detach().numpy()))
+    vectors: Floats = net(texts).detach().numpy()
+    return vectors
+
+
+def test_a_network_trained_to_a_constant_is_reported() -> None:
+    vectors = trained_to(lambda texts: torch.ones(len(texts), 1))
+    assert "mean cosine of random pairs" in str(collapse(vectors))
 
 
 def test_a_network_trained_to_one_direction_is_reported() -> None:
-    torch.manual_seed(0)
-    net = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 32))
-    texts, target = torch.randn(128, 16), torch.randn(32)
-    reference = torch.sign(texts[:, :1]) * target
-    optimizer = torch.optim.Adam(net.parameters(), 0.01)
-    for _ in range(300):
-        optimizer.zero_grad()
-        loss: torch.Tensor = (net(texts) - reference).square().mean()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-    vectors = net(texts).detach().numpy()
+    vectors = trained_to(lambda texts: torch.sign(texts[:, :1]))
     assert random_pair_cosine(vectors) < 0.5
     assert "of 32 dimensions" in str(collapse(vectors))
     assert collapse(vectors, few_directions=True) is None
@@ -83,7 +82,7 @@ def test_zero_vectors_are_reported() -> None:
     assert collapse(np.zeros((20, 8), np.float32)) == "collapsed: 20 of 20 vectors are zero"
 
 
-@pytest.mark.parametrize(("layers", "hidden", "pooled"), [(1, 32, "mean"), (4, 32, "mean"), (2, 64, "mean")])
+@each_row(("layers", "hidden", "pooled"), [(1, 32, "mean"), (4, 32, "mean"), (2, 64, "mean")])
 def test_an_untrained_bert_is_healthy(layers: int, hidden: int, pooled: str) -> None:
     """Its vectors are far from uniform, with cosines above 0.9, but it must not count as collapsed."""
     from transformers import BertConfig, BertModel

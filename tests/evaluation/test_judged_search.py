@@ -11,6 +11,7 @@ import ir_measures
 import numpy as np
 import pytest
 from ir_measures import AP, RR, R, nDCG
+from rows import each_row
 
 from stillhouse.core.artifacts import Workspace, lock_of, locked
 from stillhouse.core.errors import BadInput
@@ -221,7 +222,7 @@ def test_collections_are_chosen_by_name_and_two_of_one_name_are_refused(tmp_path
         find_collections(str(tmp_path), only=["toy"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("file", "text", "message"),
     [
         (
@@ -261,7 +262,7 @@ def test_malformed_files_are_reported_with_their_line(
     assert message in str(refusal.value) and str(folder / file) in str(refusal.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("lines", "message"),
     [
         ("q Q0 d 1 0.5 tag\nq d 1\n", "line 2: must be `query Q0 passage rank score tag`"),
@@ -330,7 +331,6 @@ def test_ms_marco(tmp_path: Path) -> None:
 
 
 def test_search_on_disk_gives_the_same_run_and_removes_the_vectors(tmp_path: Path) -> None:
-    pytest.importorskip("faiss")
     collection = open_collection(write_beir(tmp_path / "toy", passages=TILE + 9), final=False)
     assert collection is not None
     workspace = Workspace(tmp_path / "runs")

@@ -5,6 +5,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from rows import each_row
 from scipy import stats
 from sklearn.metrics import average_precision_score, ndcg_score
 
@@ -34,7 +35,7 @@ def qrels(*lines: tuple[int, int, int]) -> Ints:
 QUERY = np.array([0])
 
 
-@pytest.mark.parametrize("levels", [3, 10, 1_000_000])
+@each_row("levels", [3, 10, 1_000_000])
 def test_spearman_equals_scipy_with_ties(levels: int) -> None:
     draw = np.random.default_rng(levels)
     for size in (2, 3, 50, 999):

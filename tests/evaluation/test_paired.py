@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from rows import each_row
 from scipy import stats
 
 from stillhouse.core.errors import BadInput
@@ -40,7 +41,7 @@ def drawn(kind: Statistic, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarr
     return (gold + draw.integers(-1, 2, count) > 3) * 1.0, (gold > 2) * 1.0, (gold > 3) * 1.0
 
 
-@pytest.mark.parametrize("kind", ["mean", "spearman", "f1"])
+@each_row("kind", ["mean", "spearman", "f1"])
 def test_interval_and_p_match_slow_loops(kind: Statistic) -> None:
     a, b, gold = drawn(kind, 40)
     found = compare_items(
@@ -70,7 +71,7 @@ def test_few_items_use_the_exact_permutation_test() -> None:
     assert found.items == 5 and found.resamples == 10_000
 
 
-@pytest.mark.parametrize("kind", ["mean", "spearman", "f1"])
+@each_row("kind", ["mean", "spearman", "f1"])
 def test_a_model_against_itself(kind: Statistic) -> None:
     a, _, gold = drawn(kind, 60)
     found = compare_items(Items((Part(a, gold),), kind), Items((Part(a, gold),), kind), resamples=500)

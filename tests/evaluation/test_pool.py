@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rows import each_row
 
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput
@@ -102,7 +103,7 @@ def test_the_flag_uses_the_pool_and_prints_its_calibration(
     assert calibrated(None, Letters(), source, workspace) == {}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "message"),
     [
         (

@@ -162,7 +162,6 @@ def check_shards(folder: Path, passages: Floats, queries: Floats, expected: Rank
 
 
 def test_faiss_ranks_as_torch_does_ties_included_however_sharded() -> None:
-    pytest.importorskip("faiss")
     passages, queries = unit(random_vectors(3 * TILE + 100, 0)), unit(random_vectors(300, 1))
     passages = np.concatenate([passages, passages[:500], passages[:500]])  # Equal, or equal to 2e-7.
     passages[-250:] *= np.float32(1 + 2e-7)
@@ -183,7 +182,8 @@ def test_faiss_ranks_as_torch_does_ties_included_however_sharded() -> None:
 
 
 def test_a_gpu_ranks_as_torch_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    faiss = pytest.importorskip("faiss")
+    import faiss
+
     devices: list[int] = []
 
     def on_device(resources: object, device: int, index: Any) -> Any:
@@ -200,7 +200,6 @@ def test_a_gpu_ranks_as_torch_does(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_index_that_misses_passages_says_how_many(workspace: Workspace, collection: Collection) -> None:
-    pytest.importorskip("faiss")
     exact = DocSearch(collection, workspace)(Letters())
     figures = DocSearch(collection, workspace, index="hnsw:m=16")(Letters())
     assert 0 < figures.pop("docsearch_cosine_recall_of_exact@10") <= 1

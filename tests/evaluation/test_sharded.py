@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from rows import each_row
 
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.published.judged import Entry
@@ -97,7 +98,7 @@ def test_vectors_of_another_dimension_are_refused(tmp_path: Path) -> None:
         search_index(build_index(parse_index("flat"), files), random_unit(2, 0)[:, :8], 3)
 
 
-@pytest.mark.parametrize("rows", [PART, 2 * PART + TILE + 1, 3 * PART - 5])
+@each_row("rows", [PART, 2 * PART + TILE + 1, 3 * PART - 5])
 def test_any_number_of_shards_equals_one_search_bit_for_bit(rows: int, tmp_path: Path) -> None:
     passages, queries = random_unit(rows, 1), random_unit(70, 2)
     # Equal passages far apart tie, whether in one shard or in two.
@@ -136,12 +137,11 @@ def test_a_missing_part_is_named(tmp_path: Path) -> None:
         search_files(random_unit(2, 0), files, 3)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "least"),
     [("flat", 1.0), ("hnsw:m=16,ef_construction=32,ef_search=64", 0.95), ("ivfpq:nbits=4,m=16,nlist=8", 0.5)],
 )
 def test_indexes_agree_with_exact_search(text: str, least: float, tmp_path: Path) -> None:
-    pytest.importorskip("faiss")
     files, queries = written(tmp_path, random_unit(PART + 500, 1)), random_unit(40, 2)
     exact = search_files(queries, files, 100)
     built = build_index(parse_index(text), files)
@@ -152,7 +152,8 @@ def test_indexes_agree_with_exact_search(text: str, least: float, tmp_path: Path
     assert {"flat": 1.0, "hnsw": 1.2, "ivfpq": 0.05}[text.partition(":")[0]] * raw < built.megabytes < 3 * raw
     assert bool(built.trained_on) == text.startswith("ivfpq")
     if text == "flat":
-        np.testing.assert_array_equal(ids, exact[1])
+        # Two scores that differ by rounding alone may change places.
+        np.testing.assert_allclose(scores, exact[0], atol=1e-6)
 
 
 def test_recall_of_exact_by_hand() -> None:
@@ -161,7 +162,7 @@ def test_recall_of_exact_by_hand() -> None:
     assert recall_of_exact(np.array([[2, 1, -1], [5, 4, 3]]), exact, 9) == pytest.approx((2 / 3 + 1) / 2)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message"),
     [
         ("hnws", "unknown index `hnws`. Did you mean hnsw"),
@@ -177,7 +178,6 @@ def test_unknown_indexes_and_parameters_are_refused(text: str, message: str) -> 
 
 
 def test_ivfpq_reports_its_minimum_size(tmp_path: Path) -> None:
-    pytest.importorskip("faiss")
     files = written(tmp_path, random_unit(900, 1))
     for text, message in (
         ("ivfpq", "39 .*nlist=.*nbits=8, passages=900.*too small to train"),
@@ -190,7 +190,8 @@ def test_ivfpq_reports_its_minimum_size(tmp_path: Path) -> None:
 
 
 def test_a_gpu_index_without_a_gpu() -> None:
-    faiss = pytest.importorskip("faiss")
+    import faiss
+
     if hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus():
         pytest.skip("FAISS has a GPU here")
     with pytest.raises(BadInput, match=r"FAISS sees.*extra `gpu`"):

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rows import each_row
 from scipy import stats
 
 from stillhouse.core.errors import BadInput
@@ -122,7 +123,7 @@ def test_missing_files_and_unknown_names_are_reported(tmp_path: Path) -> None:
     assert resolve_sts(str(tmp_path), "test").sets == ("STS12",)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("file", "content", "message"),
     [
         ("STS.gs.FNWN.txt", "1.0\n2.0\n", r"must have the same number of lines, but have 12 and 2"),

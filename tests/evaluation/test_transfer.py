@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rows import each_row
 from scipy.optimize import minimize
 
 from stillhouse.core.errors import BadInput
@@ -24,8 +25,8 @@ class Letters:
         return np.array([[text.count(letter) for letter in "abcd"] for text in texts], np.float32)
 
 
-@pytest.mark.parametrize("classes", [2, 4])
-@pytest.mark.parametrize("c", [0.25, 8.0])
+@each_row("classes", [2, 4])
+@each_row("c", [0.25, 8.0])
 def test_the_optimum_is_found_from_any_start(classes: int, c: float) -> None:
     draw = np.random.default_rng(classes)
     x, held = draw.normal(size=(300, 6)), draw.normal(size=(500, 6))

@@ -29,9 +29,6 @@ from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.models import find_model
 from stillhouse.values.data import Model
 
-for package in ("onnx", "onnxscript", "onnxruntime"):
-    pytest.importorskip(package)
-
 MakeModel = Callable[[str], Model]
 TEXTS = ["The river and the model.", "a", "THE MODEL of the river " * 12]
 SHORT = 9

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from rows import each_row
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel
 
@@ -27,7 +28,7 @@ def hidden_states(bert: Any, length: int) -> Tensor:
     return torch.as_tensor(bert(input_ids=ids, attention_mask=mask).last_hidden_state * mask[..., None])
 
 
-@pytest.mark.parametrize("length", [4, SHORT, SHORT + 1, 3 * SHORT])
+@each_row("length", [4, SHORT, SHORT + 1, 3 * SHORT])
 def test_states_and_gradients_match_the_fused_kernel(length: int) -> None:
     fused, quick = model(), model()
     prefer_quick_attention(quick, "cpu")

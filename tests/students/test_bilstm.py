@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rows import each_row
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -64,8 +65,8 @@ def stock(student: BiLSTMStudent, layers: int) -> nn.LSTM:
     return lstm
 
 
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("pooling", POOLINGS)
+@each_row("layers", [1, 2])
+@each_row("pooling", POOLINGS)
 def test_it_is_a_bidirectional_lstm_over_packed_texts(pooling: str, layers: int, words: Model) -> None:
     student = BiLSTMStudent(words, hidden=5, dim=4, pooling=pooling, layers=layers).eval()
     lengths_B = TOKENS.attention_mask_BT.sum(dim=1)
@@ -91,7 +92,7 @@ def test_it_is_a_bidirectional_lstm_over_packed_texts(pooling: str, layers: int,
     assert found.mask_BT is TOKENS.attention_mask_BT
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
+@each_row("pooling", POOLINGS)
 def test_padding_changes_nothing(pooling: str, words: Model) -> None:
     student = BiLSTMStudent(words, hidden=5, dim=4, pooling=pooling, layers=2)
     alone = encoded(student, tokens([8, 4]))
@@ -128,8 +129,8 @@ def test_parameter_counts_of_the_paper(make_words: MakeWords) -> None:
     assert student.projection.bias is None and student.dim == 768 and student.hidden_size == 1024
 
 
-@pytest.mark.parametrize("freeze", [False, True])
-@pytest.mark.parametrize("pooling", POOLINGS)
+@each_row("freeze", [False, True])
+@each_row("pooling", POOLINGS)
 def test_every_trainable_parameter_gets_a_gradient(pooling: str, freeze: bool, words: Model) -> None:
     student = BiLSTMStudent(words, hidden=5, dim=4, pooling=pooling, layers=2, freeze_words=freeze)
     student(TOKENS).embedding_BD.square().mean().backward()
@@ -178,8 +179,8 @@ def test_it_resumes_from_earlier_weights(words: Model, tmp_path: Path) -> None:
     assert torch.equal(encoded(first), encoded(second))
 
 
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("pooling", ["mean", "max"])
+@each_row("layers", [1, 2])
+@each_row("pooling", ["mean", "max"])
 def test_the_stock_library_gives_the_same_vectors(
     pooling: str, layers: int, words: Model, tmp_path: Path
 ) -> None:
@@ -202,9 +203,7 @@ def test_pooling_last_cannot_be_exported(words: Model, tmp_path: Path) -> None:
     assert not (tmp_path / "export").exists()
 
 
-@pytest.mark.parametrize(
-    "values", [{"pooling": "cls"}, {"hidden": 0}, {"dim": 0}, {"layers": 0}, {"dropout": 1}]
-)
+@each_row("values", [{"pooling": "cls"}, {"hidden": 0}, {"dim": 0}, {"layers": 0}, {"dropout": 1}])
 def test_values_out_of_range_are_refused(values: dict[str, object], words: Model) -> None:
     with pytest.raises(BadInput, match=next(iter(values))):
         BiLSTMStudent(words, **values)  # type: ignore[arg-type]

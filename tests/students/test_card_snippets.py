@@ -24,9 +24,6 @@ from stillhouse.students.transformer import TransformerStudent
 from stillhouse.sweeps.export import describe_export
 from stillhouse.values.data import Model
 
-for package in ("onnx", "onnxscript", "onnxruntime"):
-    pytest.importorskip(package)
-
 MakeModel = Callable[[str], Model]
 SHOWN = ["First sentence.", "Second sentence."]
 MAX_LENGTH = 12
@@ -86,8 +83,6 @@ def test_the_program_gives_the_students_vectors(
 def test_the_program_of_two_towers_scores_as_they_do(
     kind: str, words: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if kind == "bilinear":
-        pytest.importorskip("faiss")
     student, joiner = SimpleCNN(words, filters=5, width=3, train_words=True), Joiner(claim_dim=5, kind=kind)
     with torch.no_grad():
         for weight in (*joiner.parameters(), *student.parameters()):

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from rows import each_row
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -172,7 +173,7 @@ def test_scores_stay_float32_under_autocast(words: Model) -> None:
     torch.testing.assert_close(rounded, plain, atol=0.03, rtol=0.03)
 
 
-@pytest.mark.parametrize("switches", [{"units": 0}, {"head_units": 0}, {"dropout": 1.0}, {"word_dim": 7}])
+@each_row("switches", [{"units": 0}, {"head_units": 0}, {"dropout": 1.0}, {"word_dim": 7}])
 def test_values_out_of_range_are_refused(switches: dict[str, Any], words: Model) -> None:
     with pytest.raises(BadInput):
         CoattentionScorer(words, **{"units": 4, **switches})

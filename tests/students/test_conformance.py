@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rows import each_row
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
@@ -594,14 +595,14 @@ def test_every_path_gives_the_vectors_of_stock(
             assert_equal(encode_as(encoder, role, TEXTS), vectors)
 
 
-@pytest.mark.parametrize("name", [name for name, layout in LAYOUTS.items() if layout.of])
+@each_row("name", [name for name, layout in LAYOUTS.items() if layout.of])
 def test_each_setting_changes_a_vector_or_a_ranking(name: str, stock: Callable[[str], Stock]) -> None:
     one, other = stock(name), stock(LAYOUTS[name].of)
     same = all(np.array_equal(one.vectors[role], other.vectors[role]) for role in one.vectors)
     assert not same or not torch.equal(one.ranking, other.ranking)
 
 
-@pytest.mark.parametrize("name", [name for name, layout in LAYOUTS.items() if layout.refused])
+@each_row("name", [name for name, layout in LAYOUTS.items() if layout.refused])
 def test_what_is_not_honoured_is_refused_by_name(
     name: str, make_layout: Callable[[str], Path], workspace: Workspace
 ) -> None:

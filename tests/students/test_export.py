@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rows import each_row
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray
@@ -25,9 +26,9 @@ def exported(student: TransformerStudent, folder: Path) -> StudentEncoder:
     return StudentEncoder(student, student.tokenizer.path, MAX_LENGTH)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
-@pytest.mark.parametrize("normalize", [True, False])
-@pytest.mark.parametrize("projection", [None, 8])
+@each_row("pooling", ["mean", "cls", "max"])
+@each_row("normalize", [True, False])
+@each_row("projection", [None, 8])
 def test_the_stock_library_gives_the_same_vectors(
     pooling: str, normalize: bool, projection: int | None, make_model: MakeModel, tmp_path: Path
 ) -> None:

@@ -210,7 +210,6 @@ def test_a_shorter_vector_has_length_one_where_the_whole_one_has(
 def test_openvino_gives_the_vectors_of_pytorch_or_says_why_not(
     name: str, make_family: Callable[[str], Path], workspace: Workspace
 ) -> None:
-    pytest.importorskip("openvino")
     teacher = TeacherChoice(str(make_family(name))).published()
     if not FAMILIES[name].include_prompt:
         with pytest.raises(BadInput, match=r"leaves the prompt's tokens out.*--teacher-runtime torch"):

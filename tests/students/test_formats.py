@@ -70,8 +70,6 @@ def student_of(kind: str, base: Model, words: Model) -> Any:
 def test_export_forms_of_each_kind(
     kind: str, forms: tuple[str, ...], make_model: MakeModel, words: Model, tmp_path: Path
 ) -> None:
-    if set(forms) & {ONNX, INT8}:
-        pytest.importorskip("onnxscript")
     student = student_of(kind, make_model("bert"), words)
     encoder = StudentEncoder(student, student.tokenizer.path, 12)
     for form in forms:
@@ -86,7 +84,6 @@ def test_export_forms_of_each_kind(
 def test_int8_is_smaller_and_a_single_file(
     make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("onnxscript")
     student = StaticStudent(make_model("bert"), projection=8, normalize=False)
     student.words = nn.Embedding(4000, 32)
     encoder = StudentEncoder(student, student.tokenizer.path, 12)
@@ -103,8 +100,8 @@ def test_int8_does_not_overflow_where_a_cpu_adds_two_products_in_16_bits(
     make_model: MakeModel, tmp_path: Path
 ) -> None:
     """As CPUs without VNNI do; on others the vectors are the same with and without the eighth bit."""
-    onnx = pytest.importorskip("onnx")
-    pytest.importorskip("onnxscript")
+    import onnx
+
     student = TransformerStudent(make_model("bert"), layers=(0, 1))
     encoder = StudentEncoder(student, student.tokenizer.path, 12)
     write_format(INT8, encoder, tmp_path / INT8, TEXTS)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from metrics_lines import read_metrics
+from rows import each_row
 from small_experiment import sentences
 
 from stillhouse.core.artifacts import Workspace
@@ -257,8 +258,8 @@ def stock_head(base: Model, pooling: str, normalize: bool) -> FloatArray:
     return np.asarray(SentenceTransformer(modules=modules, device="cpu").float().encode(TEXTS))
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean", "max", "last", "pooler"])
-@pytest.mark.parametrize("normalize", [None, True, False])
+@each_row("pooling", ["cls", "mean", "max", "last", "pooler"])
+@each_row("normalize", [None, True, False])
 def test_a_folder_without_modules_is_pooled_as_the_user_says(
     pooling: str, normalize: bool | None, make_model: MakeModel, workspace: Workspace
 ) -> None:
@@ -562,8 +563,6 @@ def test_padding_changes_nothing_for_the_last_token_of_a_decoder(
 def test_onnx_exports_have_the_same_head(
     kind: str, pooling: str, normalize: bool, int8: bool, make_teacher: MakeTeacher, tmp_path: Path
 ) -> None:
-    for package in ("onnx", "onnxscript", "onnxruntime"):
-        pytest.importorskip(package)
     folder = make_teacher(kind, "raw" if pooling == "pooler" else pooling, normalize)
     student = student_of(folder, TransformerChoice(keep=1, pooling=pooling))
     expected = StudentEncoder(student, student.tokenizer.path, 40).encode(TEXTS)

@@ -18,9 +18,6 @@ from stillhouse.students.static import StaticStudent
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.values.data import Model
 
-for package in ("onnx", "onnxscript", "onnxruntime"):
-    pytest.importorskip(package)
-
 MakeModel = Callable[[str], Model]
 TEXTS = [
     "The river.",

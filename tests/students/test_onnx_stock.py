@@ -25,9 +25,6 @@ from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.values.data import Model
 
-for package in ("onnx", "onnxscript", "onnxruntime"):
-    pytest.importorskip(package)
-
 MakeModel = Callable[[str], Model]
 PEERS = Path(__file__).resolve().parents[2] / ".venv-peers" / "bin" / "python"
 TEXTS = ["The river.", "a model of the river, long enough to be cut in two", "z", "river river"]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from rows import each_row
 from torch import Tensor, nn
 from transformers import (
     BertConfig,
@@ -108,8 +109,8 @@ def test_a_row_holds_the_tokens_of_each_text_in_turn() -> None:
     assert torch.equal(first.unpadded(padded), row[:5])
 
 
-@pytest.mark.parametrize("make", [bert, electra, roberta, xlm_roberta, camembert])
-@pytest.mark.parametrize("size", [7, 4, 1])
+@each_row("make", [bert, electra, roberta, xlm_roberta, camembert])
+@each_row("size", [7, 4, 1])
 def test_states_and_gradients_are_those_of_the_padded_batch(make: Callable[[], Any], size: int) -> None:
     one, row, tokens = made(make), made(make), batch()
     assert packs(row, CPU)

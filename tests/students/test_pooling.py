@@ -1,5 +1,6 @@
 import pytest
 import torch
+from rows import each_row
 from torch import Tensor
 
 from stillhouse.students.pooling import POOLINGS, pool
@@ -15,7 +16,7 @@ def mask_BT() -> Tensor:
     return torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 0, 0, 0, 0]])
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
+@each_row("pooling", POOLINGS)
 def test_pooling_a_batch_equals_pooling_each_text(pooling: str, states_BTH: Tensor, mask_BT: Tensor) -> None:
     pooled_BH = pool(pooling, states_BTH, mask_BT)
     for row, mask_T in enumerate(mask_BT):
@@ -25,8 +26,8 @@ def test_pooling_a_batch_equals_pooling_each_text(pooling: str, states_BTH: Tens
         torch.testing.assert_close(pooled_BH[row].double(), expected, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
-@pytest.mark.parametrize("rubbish", [1e30, float("inf"), float("nan")])
+@each_row("pooling", POOLINGS)
+@each_row("rubbish", [1e30, float("inf"), float("nan")])
 def test_values_in_the_padding_change_nothing(
     pooling: str, rubbish: float, states_BTH: Tensor, mask_BT: Tensor
 ) -> None:
@@ -34,7 +35,7 @@ def test_values_in_the_padding_change_nothing(
     assert torch.equal(pool(pooling, spoilt_BTH, mask_BT), pool(pooling, states_BTH, mask_BT))
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
+@each_row("pooling", POOLINGS)
 def test_gradients_reach_real_tokens_only(pooling: str, states_BTH: Tensor, mask_BT: Tensor) -> None:
     states_BTH.requires_grad_(True)
     (grad_BTH,) = torch.autograd.grad(pool(pooling, states_BTH, mask_BT).square().sum(), states_BTH)
@@ -42,7 +43,7 @@ def test_gradients_reach_real_tokens_only(pooling: str, states_BTH: Tensor, mask
     assert grad_BTH.ne(0).any(dim=2).any(dim=1).all()
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
+@each_row("pooling", POOLINGS)
 def test_a_text_without_tokens_gives_finite_values(pooling: str, states_BTH: Tensor) -> None:
     pooled_BH = pool(pooling, states_BTH, torch.zeros(3, 5, dtype=torch.int64))
     assert pooled_BH.isfinite().all()

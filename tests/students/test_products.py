@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from rows import each_row
 from torch import Tensor, nn
 
 from stillhouse.students.cpu import products
@@ -14,8 +15,8 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("rows", [1, LEAST_ROWS - 1, LEAST_ROWS, 100])
-@pytest.mark.parametrize("bias", [None, draw(7, seed=2)])
+@each_row("rows", [1, LEAST_ROWS - 1, LEAST_ROWS, 100])
+@each_row("bias", [None, draw(7, seed=2)])
 def test_a_product_is_exact_up_to_float32_rounding(rows: int, bias: Tensor | None) -> None:
     states, weight = draw(rows, 33), draw(7, 33, seed=1)
     exact = nn.functional.linear(states.double(), weight.double(), None if bias is None else bias.double())

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from rows import each_row
 from safetensors.torch import load_file, save_file
 
 from stillhouse.core.errors import BadInput
@@ -46,8 +47,8 @@ def moved(student: Any) -> Any:
     return student
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("bottleneck", [0, 8])
+@each_row("kind", KINDS)
+@each_row("bottleneck", [0, 8])
 def test_padding_changes_nothing(kind: str, bottleneck: int, make_model: MakeModel) -> None:
     student = RecurrentStudent(make_model(kind), 2, bottleneck=bottleneck)
     alone = encoding(student, tokens([0, 20, 2])).embedding_BD
@@ -77,7 +78,7 @@ def test_a_bottleneck_can_start_at_the_best_low_rank_table(make_model: MakeModel
     torch.testing.assert_close(product(near), nearest(later), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["bert", "xlm-roberta", "distilbert", "mpnet"])
+@each_row("kind", ["bert", "xlm-roberta", "distilbert", "mpnet"])
 def test_the_first_layers_are_applied_repeatedly(kind: str, make_model: MakeModel) -> None:
     base = make_model(kind)
     whole, once = encoding(TransformerStudent(base, normalize=False)), encoding(RecurrentStudent(base, 2, 1))
@@ -97,8 +98,8 @@ def test_the_first_layers_are_applied_repeatedly(kind: str, make_model: MakeMode
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("bottleneck", [0, 8])
+@each_row("kind", KINDS)
+@each_row("bottleneck", [0, 8])
 def test_without_repeats_the_embedding_layer_is_pooled(
     kind: str, bottleneck: int, make_model: MakeModel
 ) -> None:
@@ -117,7 +118,7 @@ def test_without_repeats_the_embedding_layer_is_pooled(
     assert not [name for name in trained if ".layer" in name and ".layers.norm" not in name]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_gradient_reaches_every_weight_once(kind: str, make_model: MakeModel) -> None:
     student = RecurrentStudent(make_model(kind), 2, bottleneck=8, dropout=0.0)
     (student(TOKENS).embedding_BD * torch.linspace(-1, 1, 32)).square().sum().backward()
@@ -163,7 +164,7 @@ def test_the_bottleneck_factorises_only_the_word_embeddings(make_model: MakeMode
     assert not torch.equal(encoding(other).embedding_BD, encoding(student).embedding_BD)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_precomputed_word_embeddings_change_nothing(kind: str, make_model: MakeModel) -> None:
     student = RecurrentStudent(make_model(kind), 2, bottleneck=8).eval()
     with torch.no_grad():
@@ -171,8 +172,8 @@ def test_precomputed_word_embeddings_change_nothing(kind: str, make_model: MakeM
     torch.testing.assert_close(given, encoding(student).embedding_BD, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["bert", "xlm-roberta", "distilbert", "mpnet"])
-@pytest.mark.parametrize(("bottleneck", "pooling", "normalize"), [(0, "mean", False), (8, "max", True)])
+@each_row("kind", ["bert", "xlm-roberta", "distilbert", "mpnet"])
+@each_row(("bottleneck", "pooling", "normalize"), [(0, "mean", False), (8, "max", True)])
 def test_the_stock_library_gives_the_same_vectors(
     kind: str, bottleneck: int, pooling: str, normalize: bool, make_model: MakeModel, tmp_path: Path
 ) -> None:
@@ -253,7 +254,7 @@ def test_weights_of_another_base_are_refused(make_model: MakeModel) -> None:
         student.adapted(state)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "rule"),
     [
         ({"unit": 0}, "1 <= unit"),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rows import each_row
 from sklearn.decomposition import PCA
 
 from stillhouse.core.errors import BadInput
@@ -75,8 +76,8 @@ def test_words_start_at_the_base_models_table(base: Model) -> None:
     assert (student.dim, student.hidden_size) == (32, 32)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
-@pytest.mark.parametrize("kind", ["bert", "roberta"])
+@each_row("pooling", ["mean", "cls", "max"])
+@each_row("kind", ["bert", "roberta"])
 def test_contextless_equals_the_base_model_on_single_tokens(
     pooling: str, kind: str, make_model: MakeModel
 ) -> None:
@@ -144,9 +145,9 @@ def test_it_rebuilds_from_its_spec_and_weights(base: Model, tmp_path: Path) -> N
     assert torch.equal(student.words.weight, other.words.weight)
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta"])
-@pytest.mark.parametrize("normalize", [True, False])
-@pytest.mark.parametrize(("dim", "activation"), [(0, None), (6, ""), (6, "tanh")])
+@each_row("kind", ["bert", "roberta"])
+@each_row("normalize", [True, False])
+@each_row(("dim", "activation"), [(0, None), (6, ""), (6, "tanh")])
 def test_the_stock_library_gives_the_same_vectors(
     kind: str, normalize: bool, dim: int, activation: str | None, make_model: MakeModel, tmp_path: Path
 ) -> None:
@@ -180,7 +181,7 @@ def test_lowercasing_outside_the_tokenizer_is_exported(base: Model, tmp_path: Pa
     assert check_parity(encoder, tmp_path / "export", texts, minimum=0.999999) > 0.999999
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("switches", "rule"),
     [
         ({"start": "random"}, "start in"),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rows import each_row
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -218,7 +219,7 @@ def test_the_embedding_stays_float32_under_autocast(build: Build, words: Model) 
     torch.testing.assert_close(vectors, encoded(tower, batch), atol=0.03, rtol=0.03)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("build", "switches", "message"),
     [
         (SimpleCNN, {"filters": 0}, "filters"),

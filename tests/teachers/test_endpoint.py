@@ -27,6 +27,7 @@ from loopback import (
     too_late,
     vector_of,
 )
+from rows import each_row
 
 import stillhouse
 from stillhouse.core.artifacts import Workspace, read_json, read_manifest
@@ -415,7 +416,7 @@ def test_no_row_is_lost_or_doubled_by_kills_and_faults(
     assert set(texts) <= set(server.asked)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "message"),
     [
         ({"batch": 0}, r"teacher\.requests\.batch >= 1"),

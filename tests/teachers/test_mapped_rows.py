@@ -5,7 +5,7 @@ import weakref
 
 import numpy as np
 import numpy.typing as npt
-import pytest
+from rows import each_row
 
 from stillhouse.teachers.mapped_rows import MappedRows
 
@@ -15,8 +15,8 @@ def arrays(dtype: str, *lengths: int) -> list[npt.NDArray[np.floating]]:
     return [random.standard_normal((length, 5)).astype(dtype) for length in lengths]
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
-@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2)])
+@each_row("dtype", ["float16", "float32"])
+@each_row("order", [(0, 1, 2, 3), (3, 1, 0, 2)])
 def test_rows_are_returned_in_the_requested_order(dtype: str, order: tuple[int, ...]) -> None:
     given = arrays(dtype, 7, 1, 40, 3)
     mapped, added = MappedRows(4, 5, dtype), []
@@ -55,7 +55,7 @@ def test_rows_are_copies_and_the_arrays_are_kept_alive() -> None:
     assert np.array_equal(mapped.take(np.array([0, 0, 0]), np.arange(3)), expected)
 
 
-@pytest.mark.parametrize("kept", [(1, 3), (0,), (), (0, 1, 2, 3)])
+@each_row("kept", [(1, 3), (0,), (), (0, 1, 2, 3)])
 def test_arrays_are_let_go(kept: tuple[int, ...]) -> None:
     mapped, given = MappedRows(4, 5, "float32"), arrays("float32", 7, 1, 40, 3)
     expected, seen = [array.copy() for array in given], []

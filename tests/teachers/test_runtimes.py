@@ -77,7 +77,6 @@ def test_a_store_of_pytorch_has_the_key_that_it_had(store: Store) -> None:
 def test_a_converted_teacher_gives_the_vectors_of_pytorch_and_resumes_bit_for_bit(
     runtime: str, workspace: Workspace, store: Store
 ) -> None:
-    pytest.importorskip({ONNX: "onnxruntime"}.get(runtime, runtime))
     exact = replace(store, dtype="float32", prompt="name of ")
     expected, found = (vectors(workspace, each) for each in (exact, replace(exact, runtime=runtime)))
     assert lowest_cosine(found, expected) > 0.99999
@@ -94,7 +93,6 @@ def test_a_converted_teacher_gives_the_vectors_of_pytorch_and_resumes_bit_for_bi
 
 
 def test_bfloat16_is_compared_with_what_pytorch_gives_in_it(workspace: Workspace, store: Store) -> None:
-    pytest.importorskip("openvino")
     if resolve_compute() != "bfloat16":
         pytest.skip("no bfloat16 on this machine")
     half = replace(store, dtype="float32", compute="bfloat16")
@@ -139,7 +137,6 @@ def shifted(graph: Path, threads: int, compute: str) -> Encode:
 def test_a_runtime_that_disagrees_is_refused_by_name(
     workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("onnxruntime")
     monkeypatch.setattr(runtimes, "_in_onnx_runtime", shifted)
     wrong = replace(store, runtime=ONNX)
     with pytest.raises(BadInput, match=r"vectors of the runtime onnx must have a cosine .* torch"):

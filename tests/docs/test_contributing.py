@@ -88,5 +88,7 @@ def test_the_method_is_found_plans_and_trains(copy: Path, tiny_model: Path, tmp_
 
 @pytest.mark.long
 def test_the_contract_of_all_methods_holds_for_it(copy: Path) -> None:
-    passed = run(copy, "-m", "pytest", "tests/methods", "-k", "huber and not job", "-p", "no:xdist")
-    assert passed.count(".") >= 8, passed
+    files = [
+        f"tests/methods/test_{name}.py" for name in ("contract", "lengths", "optimizers", "search_spaces")
+    ]
+    run(copy, "-m", "pytest", *files, "-k", "not job", "-p", "no:xdist")

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from rows import each_row
 
 from stillhouse import __version__
 from stillhouse.cli.main import parser
@@ -136,7 +137,7 @@ def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-every_page = pytest.mark.parametrize("page", PAGES, ids=name)
+every_page = each_row("page", PAGES)
 
 
 @every_page
@@ -222,7 +223,7 @@ def test_the_picture_shows_the_numbers_in_the_text() -> None:
             assert all(part in measured for part in parts), f"{value} is not in docs/evaluation.md"
 
 
-@pytest.mark.parametrize("page", ["results", "one_sweep", "benchmarks", "faults", "release"])
+@each_row("page", ["results", "one_sweep", "benchmarks", "faults", "release"])
 def test_a_page_of_measurements_is_of_this_version_or_says_that_it_is_not(page: str) -> None:
     text = (DOCS / f"{page}.md").read_text()
     measured = re.search(r"\b[Ss]tillhouse (\d+\.\d+\.\d+)\b", text)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from rows import each_row
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
@@ -154,7 +155,7 @@ class Watched(dict[str, Any]):
         return super().get(key, default)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each_row("name", METHODS)
 def test_it_reads_the_kinds_of_data_that_it_declares_and_no_others(name: str) -> None:
     method, whole = load_method(name), setting()
     data = Watched(whole.data)
@@ -177,9 +178,7 @@ def changed(method: Any, name: str) -> Any:
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "preset"), [(name, preset) for name in METHODS for preset in load_method(name).PRESETS]
-)
+@each_row(("name", "preset"), [(name, preset) for name in METHODS for preset in load_method(name).PRESETS])
 def test_its_presets_build(name: str, preset: str) -> None:
     method = load_method(name)
     assert next(iter(method.PRESETS)) == "paper" and method.PRESETS["paper"] == method.HyperParameters()
@@ -188,7 +187,7 @@ def test_its_presets_build(name: str, preset: str) -> None:
     assert all(stage.dev is not None for stage in stages)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each_row("name", METHODS)
 def test_its_presets_name_the_source_of_each_value(name: str) -> None:
     method = load_method(name)
     all_fields = {field.name for field in dataclasses.fields(method.HyperParameters)}
@@ -200,9 +199,7 @@ def test_its_presets_name_the_source_of_each_value(name: str) -> None:
     assert all(value.code_source not in ("", "ours") for value in values if value.differs)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in METHODS if hasattr(load_method(name).HyperParameters, "optimizer")]
-)
+@each_row("name", [name for name in METHODS if hasattr(load_method(name).HyperParameters, "optimizer")])
 def test_adamw_has_the_weight_decay_that_sets_it_apart(name: str) -> None:
     method = load_method(name)
     for hp in method.PRESETS.values():
@@ -211,7 +208,7 @@ def test_adamw_has_the_weight_decay_that_sets_it_apart(name: str) -> None:
         method.plan(method.HyperParameters(optimizer="adamw", weight_decay=0.0), setting())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "field"),
     [
         (name, field.name)
@@ -228,8 +225,9 @@ def test_every_hyper_parameter_changes_some_id(name: str, field: str) -> None:
 
 def test_ids_are_stable_across_processes(tmp_path: Path) -> None:
     here = Path(__file__)
+    places = [str(here.parent), str(here.parents[1]), str(here.parents[2] / "platform")]
     program = (
-        f"import sys; sys.path[:0] = [{str(here.parent)!r}, {str(here.parents[2] / 'platform')!r}]\n"
+        f"import sys; sys.path[:0] = {places}\n"
         "from test_contract import METHODS, load_method, setting\n"
         "for name in METHODS:\n"
         "    method = load_method(name); print(method.plan(method.HyperParameters(), setting()).fingerprint)"
@@ -243,8 +241,8 @@ RUNGS = {"asha": (1 / 4, 3 / 4), "hyperband": (1 / 9, 1 / 3), "median": (1 / 4, 
 """Those of docs/operations.md."""
 
 
-@pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize(("kind", "shares"), RUNGS.items())
+@each_row("name", METHODS)
+@each_row(("kind", "shares"), RUNGS.items())
 def test_every_rung_gets_an_evaluation(name: str, kind: str, shares: tuple[float, ...]) -> None:
     """At the method's default budgets and the smallest published batches, with no more stages than before."""
     method = load_method(name)
@@ -275,8 +273,8 @@ def test_a_rung_on_the_last_step_is_counted_as_not_met() -> None:
     assert unmet(with_points(plan, (1 / 4, 3 / 4), mse.PRUNABLE_FROM), 2) == 1
 
 
-@pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("section", ["space", "continuous"])
+@each_row("name", METHODS)
+@each_row("section", ["space", "continuous"])
 def test_its_search_space_names_its_hyper_parameters(name: str, section: str) -> None:
     space = load_space(default_space(name), space=section)
     checked = check(space, load_method(name).HyperParameters)
@@ -287,7 +285,7 @@ def test_the_grid_has_its_published_size() -> None:
     assert load_space(default_space("ibkd")).grid_size() == 1_166_400
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each_row("name", METHODS)
 def test_one_step_gives_finite_terms_and_a_gradient_everywhere(
     name: str, tiny_model: Path, tmp_path: Path
 ) -> None:
@@ -297,7 +295,7 @@ def test_one_step_gives_finite_terms_and_a_gradient_everywhere(
     _one_step(method.plan(hyper_parameters(method, SMALL.get(name, {})), given))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "values",
     [
         {"encoder": "cnn", "joiner": "features", "soft_loss": "ce"},
@@ -330,7 +328,7 @@ def _first_loss(stage: Stage) -> float:
     return float(terms["nce"].detach())
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each_row("name", METHODS)
 def test_shared_settings_reach_every_stage(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Setting, "common", partialmethod(_accumulating, Setting.common))
     method = load_method(name)
@@ -396,8 +394,8 @@ def test_w_is_dropped_or_the_last_layer_of_the_student(tiny_model: Path) -> None
 KEEPERS = [name for name in METHODS if hasattr(load_method(name).HyperParameters, "keep_projection")]
 
 
-@pytest.mark.parametrize("width", [24, 32])
-@pytest.mark.parametrize("name", [*KEEPERS, "leaf"])
+@each_row("width", [24, 32])
+@each_row("name", [*KEEPERS, "leaf"])
 def test_a_kept_map_is_the_last_layer_of_the_student_and_of_nothing_else(
     name: str, width: int, tiny_model: Path
 ) -> None:

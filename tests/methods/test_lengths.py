@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import each_row
 from test_contract import SMALL, setting  # type: ignore[import-not-found]
 
 from stillhouse.core.artifacts import Workspace, read_manifest
@@ -32,8 +33,8 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize("name", known_methods())
-@pytest.mark.parametrize("ways", [{"batch_tokens": 2048}, {"length_window": 512}])
+@each_row("name", known_methods())
+@each_row("ways", [{"batch_tokens": 2048}, {"length_window": 512}])
 def test_methods_take_batches_by_length_or_refuse_them(
     name: str, ways: dict[str, int], tiny_model: Path, words: str
 ) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from rows import each_row
 from test_contract import METHODS, setting  # type: ignore[import-not-found]
 
 from stillhouse.methods import load_method
@@ -62,7 +62,7 @@ def test_every_preset_of_every_method_is_stated_or_equals_the_paper() -> None:
     assert all(presets_of(name)[preset] == presets_of(name)["paper"] for name, preset in left)
 
 
-@pytest.mark.parametrize(("name", "preset"), HELD)
+@each_row(("name", "preset"), HELD)
 def test_the_optimiser_of_every_stage(name: str, preset: str) -> None:
     stages = load_method(name).plan(presets_of(name)[preset], setting()).chain()
     found = {

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from printed_tables import DATA, PASSES, TABLES, TRANSFER, Table  # type: ignore[import-not-found]
+from rows import each_row
 from transformers import BertConfig
 
 from stillhouse.core.errors import BadInput
@@ -61,8 +62,8 @@ def plan(run: Run, models: Path, monkeypatch: pytest.MonkeyPatch) -> list[Stage]
     return list(method.plan(hp, setting).chain())
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.stem))
+@each_row("scale", SCALES)
+@each_row("path", FILES)
 def test_every_variant_plans(path: Path, scale: str, models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = load_runs(path, scale=scale, data_root="/data")
     plans = {run.name: plan(run, models, monkeypatch) for run in runs}
@@ -131,7 +132,7 @@ def test_every_file_has_a_table() -> None:
     assert sorted(TABLES) == [path.stem for path in FILES]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.stem))
+@each_row("path", FILES)
 def test_every_file_says_what_its_table_has(path: Path) -> None:
     assert said(path) == printed_in(TABLES[path.stem])
 
@@ -200,7 +201,7 @@ def unnoticed(path: Path, monkeypatch: pytest.MonkeyPatch, at_most: int) -> tupl
     return found, len(tried)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.stem))
+@each_row("path", FILES)
 def test_a_changed_word_of_a_file_is_noticed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert unnoticed(path, monkeypatch, at_most=12)[0] == []
 
@@ -211,7 +212,7 @@ def test_every_changed_word_of_a_file_is_noticed(path: Path, monkeypatch: pytest
     assert unnoticed(path, monkeypatch, at_most=1 << 30)[0] == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.stem))
+@each_row("path", FILES)
 def test_the_passes_of_every_stage(path: Path, models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In epochs of its own rows, whatever their number is."""
     printed = PASSES[max((name for name in PASSES if path.stem.startswith(name)), key=len)]
@@ -221,7 +222,7 @@ def test_the_passes_of_every_stage(path: Path, models: Path, monkeypatch: pytest
             assert stage.budget == passes * UNCOUNTED, (run.name, stage.label)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("file", "batch", "finetuning"),
     [
         ("ibkd_table2", 256, (3e-5, 256)),
@@ -262,7 +263,7 @@ EPOCHS_3 = {
 }
 
 
-@pytest.mark.parametrize("path", sorted(PAPERS.glob("distilcse_*.yaml")), ids=lambda path: str(path.stem))
+@each_row("path", sorted(PAPERS.glob("distilcse_*.yaml")))
 def test_distilcse_evaluates_every_125_steps(
     path: Path, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

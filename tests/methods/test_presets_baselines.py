@@ -2,8 +2,8 @@
 
 from typing import Any
 
-import pytest
 from preset_arguments import first, grid, stage_arguments
+from rows import each_row
 from test_contract import setting  # type: ignore[import-not-found]
 
 from stillhouse.methods import load_method
@@ -84,12 +84,12 @@ PRESETS: dict[str, dict[str, dict[str, dict[str, Any]]]] = {
 }
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@each_row("name", PRESETS)
 def test_every_preset_is_stated(name: str) -> None:
     assert list(load_method(name).PRESETS) == list(PRESETS[name])
 
 
-@pytest.mark.parametrize(("name", "preset"), [(name, preset) for name in PRESETS for preset in PRESETS[name]])
+@each_row(("name", "preset"), [(name, preset) for name in PRESETS for preset in PRESETS[name]])
 def test_every_value_of_a_preset(name: str, preset: str) -> None:
     assert stage_arguments(name, preset, setting()) == PRESETS[name][preset]
 

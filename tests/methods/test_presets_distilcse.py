@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from preset_arguments import first, grid, stage_arguments
+from rows import each_row
 from test_contract import setting  # type: ignore[import-not-found]
 
 from stillhouse.methods import load_method
@@ -106,13 +107,13 @@ REPO: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", OWN)
+@each_row("name", OWN)
 def test_every_preset_is_stated(name: str) -> None:
     assert list(load_method(name).PRESETS) == [*SIZES, *(["repo"] if name in REPO else [])]
 
 
-@pytest.mark.parametrize("name", OWN)
-@pytest.mark.parametrize("preset", SIZES)
+@each_row("name", OWN)
+@each_row("preset", SIZES)
 def test_every_value_of_a_preset_of_a_size(name: str, preset: str) -> None:
     rate, finetune_rate = SIZES[preset]
     assert stage_arguments(name, preset, setting()) == {
@@ -126,7 +127,7 @@ def test_every_value_of_the_code(name: str) -> None:
     assert stage_arguments(name, "repo", setting()) == REPO[name]
 
 
-@pytest.mark.parametrize("name", ["mse", "pkd", "crd", "hpd", "metakd", "ckd"])
+@each_row("name", ["mse", "pkd", "crd", "hpd", "metakd", "ckd"])
 def test_one_stage_2_for_every_method_of_the_tables(name: str) -> None:
     stage = stage_arguments(name, "paper", setting())["finetune"]
     same = {key: value for key, value in STAGE_2.items() if key not in ("name", "weight_decay")}

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-import pytest
 from preset_arguments import first, grid, stage_arguments
+from rows import each_row
 from test_contract import setting  # type: ignore[import-not-found]
 
 from stillhouse.experiments.experiment import Experiment
@@ -105,7 +105,7 @@ def test_every_preset_is_stated() -> None:
     assert list(load_method("ibkd").PRESETS) == list(PRESETS)
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@each_row("preset", PRESETS)
 def test_every_value_of_a_preset(preset: str) -> None:
     assert stage_arguments("ibkd", preset, setting()) == PRESETS[preset]
 
@@ -176,7 +176,7 @@ def test_figure_3_table_4_and_the_two_objectives() -> None:
     assert first("ibkd_pareto") is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pairs", "mined", "given"),
     [
         (Pairs(), 8, 1),  # section 4.3: 8 hard negatives for each query

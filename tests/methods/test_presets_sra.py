@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
+from rows import each_row
 from test_contract import setting  # type: ignore[import-not-found]
 
 from stillhouse.methods import load_method
@@ -48,8 +49,8 @@ BUDGETS = {
 ELSEWHERE = ("optimizer", "weight_decay", "decay", "clip_norm")
 
 
-@pytest.mark.parametrize("name", PRINTED)
-@pytest.mark.parametrize("preset", ["paper", "repo"])
+@each_row("name", PRINTED)
+@each_row("preset", ["paper", "repo"])
 def test_every_value_of_a_preset(name: str, preset: str) -> None:
     method: Any = load_method(name)
     values = vars(method.PRESETS.get(preset, method.PRESETS["paper"]))
@@ -132,7 +133,7 @@ SEARCHED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", SEARCHED)
+@each_row("name", SEARCHED)
 def test_every_value_of_the_search_space(name: str) -> None:
     path = Path(__file__).resolve().parents[2] / "search_spaces" / f"{name}.yaml"
     assert yaml.safe_load(path.read_text()) == {"method": name, "search": SEARCHED[name]}

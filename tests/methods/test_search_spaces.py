@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from rows import each_row
 
 from stillhouse.core.errors import BadInput
 from stillhouse.methods import load_method
@@ -13,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = sorted((ROOT / "search_spaces").glob("*.yaml"))
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.stem))
+@each_row("path", SHIPPED)
 def test_searched_and_first_values_are_hyper_parameters(path: Path) -> None:
     sections = [name for name in ("space", "continuous") if name in sections_of(path)]
     for section in sections:
@@ -55,7 +56,7 @@ def test_the_main_job_searches_every_dimension_and_value_of_the_paper() -> None:
             assert job.domains[name].holds(value), (name, value)
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "random", "grid"])
+@each_row("sampler", ["tpe", "random", "grid"])
 def test_samplers_search_the_documented_grid(sampler: str) -> None:
     assert searched_by(sampler).section == "space"
 

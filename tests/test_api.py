@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rows import each_row
 from small_experiment import quick_experiment, sentences
 
 import stillhouse
@@ -318,9 +319,9 @@ search:
 """
 
 
-@pytest.mark.parametrize("variant", ["two", "one", "cosine"])
-@pytest.mark.parametrize("scale", ["", "small"])
-@pytest.mark.parametrize("named", [{}, {"preset": "paper"}, {"method": "hpd"}])
+@each_row("variant", ["two", "one", "cosine"])
+@each_row("scale", ["", "small"])
+@each_row("named", [{}, {"preset": "paper"}, {"method": "hpd"}])
 def test_a_file_is_trained_as_by_the_command(
     variant: str,
     scale: str,

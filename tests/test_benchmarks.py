@@ -122,7 +122,8 @@ def test_the_page_is_rendered_from_stored_results(
 
 
 def test_a_script_that_times_out_is_ended_with_its_children(load: Any) -> None:
-    psutil = pytest.importorskip("psutil")
+    import psutil
+
     child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
     process = subprocess.Popen([sys.executable, "-c", child])
     started = psutil.Process(process.pid)

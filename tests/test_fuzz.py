@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from stillhouse.core.errors import BadInput
 
@@ -87,7 +88,7 @@ MENDED: dict[str, tuple[str, dict[str, bytes]]] = {
 """Inputs from which something else than `BadInput` came once, by what was wrong with them."""
 
 
-@pytest.mark.parametrize("case", MENDED)
+@each_row("case", MENDED)
 def test_what_was_mended_stays_so(case: str, fuzz: dict[str, Any], tmp_path: Path) -> None:
     name, files = MENDED[case]
     (target,) = (each for each in fuzz["targets"].targets() if each.name == name)
@@ -96,7 +97,7 @@ def test_what_was_mended_stays_so(case: str, fuzz: dict[str, Any], tmp_path: Pat
     assert crash is None, crash.details
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("seed", "target", "number"),
     [
         (22, "databases", 108),

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from rows import each_row
 
 ROOT = Path(__file__).resolve().parent.parent
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -96,7 +97,7 @@ def examples() -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("words", examples(), ids=" ".join)
+@each_row("words", examples())
 def test_what_contributing_says_of_make_is_what_it_runs(words: list[str]) -> None:
     """Paths that are given are all that pytest gets, and arguments reach the last command."""
     command = dry_run(words)[-1]

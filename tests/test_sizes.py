@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from rows import each_row
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.corpora.published.glue import read_task, resolve_task
@@ -213,7 +214,7 @@ def check(name: str, tmp_path: Path, rows: int, half_s: float | None = None) -> 
     assert half_s is None or seconds <= 2.5 * half_s + 0.3
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_row("name", CASES)
 def test_a_part_of_a_million_rows(name: str, tmp_path: Path) -> None:
     """A tenth of what grew quadratically, a hundredth of what is only parsed row by row."""
     check(name, tmp_path, 100_000 if name in QUICK else 10_000)

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from ray.exceptions import TaskUnschedulableError, WorkerCrashedError
+from rows import each_row
 
 import stillhouse
 from stillhouse.cluster import connection as cluster
@@ -26,7 +27,7 @@ from stillhouse.core.errors import BadInput
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("changes", [{"workers": 0}, {"cpus": 0}, {"workers": 2, "cpus": 0.5}, {"gpus": 1.5}])
+@each_row("changes", [{"workers": 0}, {"cpus": 0}, {"workers": 2, "cpus": 0.5}, {"gpus": 1.5}])
 def test_impossible_resource_requests_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
         Need(**changes)
@@ -149,7 +150,7 @@ def test_the_address_of_a_dashboard_is_one_for_jobs() -> None:
         cluster.connect("http://head:8265", nested=False, verbose=False)
 
 
-@pytest.mark.parametrize("where", ["head", "head:port", "10.0.0.1", "10.0.0.1:99999", "ray://"])
+@each_row("where", ["head", "head:port", "10.0.0.1", "10.0.0.1:99999", "ray://"])
 def test_an_address_without_host_or_port_is_refused(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ray.init", lambda **_: pytest.fail("Ray was asked"))
     with pytest.raises(BadInput, match=r"must be host:port or auto, but is"):

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from stillhouse.cluster import nodes, resources, slots
 from stillhouse.cluster.nodes import Autoscaler, Nodes, launched
@@ -59,7 +60,7 @@ def test_without_a_cluster_there_is_room_here() -> None:
     assert has_room_here(Need(cpus=10_000))
 
 
-@pytest.mark.parametrize(("cpus", "room"), [(0.0, False), (1.0, False), (2.0, True), (3.0, True)])
+@each_row(("cpus", "room"), [(0.0, False), (1.0, False), (2.0, True), (3.0, True)])
 def test_a_node_has_room_for_a_model_if_it_has_for_one_worker(
     cpus: float, room: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,7 +76,7 @@ def test_a_node_has_room_for_a_model_if_it_has_for_one_worker(
     assert has_room_here(Need(workers=2, cpus=2)) == has_room_here(Need(cpus=2)) == room
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("up", "need", "fit"),
     [
         (TWO_CPUS, Need(), 2),
@@ -100,9 +101,7 @@ def test_on_nodes_that_stay_as_many_trials_run_as_fit(
     assert slots_now(need) == fit and slots_now(need, limit=1) == 1
 
 
-@pytest.mark.parametrize(
-    ("gpu_nodes", "begun"), [(0, 4), (1, 4), (2, 4), (3, 6), (4, 8), (7, 8), (8, 8), (9, 9)]
-)
+@each_row(("gpu_nodes", "begun"), [(0, 4), (1, 4), (2, 4), (3, 6), (4, 8), (7, 8), (8, 8), (9, 9)])
 def test_where_the_limits_are_known_twice_as_many_are_begun_as_fit(
     cluster: Cluster, gpu_nodes: int, begun: int
 ) -> None:
@@ -115,7 +114,7 @@ def test_a_cluster_without_limit_grows_as_far_as_trials_need(cluster: Cluster) -
     assert slots_now(Need()) == 800 and slots_now(Need(), limit=500) == 500
 
 
-@pytest.mark.parametrize(("cpu_nodes", "begun"), [(0, 1), (1, 2), (2, 3), (8, 12)])
+@each_row(("cpu_nodes", "begun"), [(0, 1), (1, 2), (2, 3), (8, 12)])
 def test_where_the_limits_are_unknown_some_more_are_begun_than_fit(
     cluster: Cluster, cpu_nodes: int, begun: int
 ) -> None:
@@ -134,7 +133,7 @@ def test_the_number_follows_the_nodes(cluster: Cluster, monkeypatch: pytest.Monk
     assert at_once() == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("up", "grown", "need"),
     [
         (TWO_CPUS, [], Need(workers=3)),

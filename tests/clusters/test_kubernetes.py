@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from launchers import CLUSTERS, FILL_IN  # type: ignore[import-not-found]
+from rows import each_row
 
 from stillhouse.cli.main import parser
 
@@ -66,9 +67,7 @@ def test_kubernetes_takes_every_pod(name: str, spec: dict[str, Any]) -> None:
         schemas.validate(pod, schemas.latest_version(), strict=True)
 
 
-@pytest.mark.parametrize(
-    "manifest", manifests("tracking"), ids=lambda m: f"{m['kind']}-{m['metadata']['name']}"
-)
+@each_row("manifest", manifests("tracking"))
 def test_kubernetes_takes_mlflow_and_postgres(manifest: dict[str, Any]) -> None:
     schemas = pytest.importorskip("kubernetes_validate", reason="the extra `cluster-test` is not installed")
     schemas.validate(manifest, schemas.latest_version(), strict=True)

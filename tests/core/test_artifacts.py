@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from rows import each_row
 
 from stillhouse.cli.main import main
 from stillhouse.core import console
@@ -150,7 +151,7 @@ def test_a_new_workspace_records_its_format_before_any_content(tmp_path: Path) -
     Workspace(root).check()
 
 
-@pytest.mark.parametrize("kind", ["corpora", "stages", "sweeps"])
+@each_row("kind", ["corpora", "stages", "sweeps"])
 def test_a_workspace_of_the_first_version_is_refused(tmp_path: Path, kind: str) -> None:
     (tmp_path / kind / "ibkd").mkdir(parents=True)
     (tmp_path / "mlflow.db").touch()
@@ -165,7 +166,7 @@ def test_a_workspace_of_the_first_version_is_refused(tmp_path: Path, kind: str) 
     assert sorted(os.listdir(tmp_path)) == sorted([kind, "mlflow.db"])
 
 
-@pytest.mark.parametrize("content", ['{"format": 2}', '{"format": "3"}', "{", "[]"])
+@each_row("content", ['{"format": 2}', '{"format": "3"}', "{", "[]"])
 def test_another_format_is_refused_even_without_artifacts(tmp_path: Path, content: str) -> None:
     (tmp_path / "workspace.json").write_text(content)
     with pytest.raises(BadInput, match=r"has the format (2|3|unknown)\..*--root.*the version that made it"):
@@ -214,7 +215,7 @@ def test_processes_starting_together_share_a_new_workspace(tmp_path: Path) -> No
     assert {len(list(root.glob("corpora/*"))) for root in (tmp_path / "runs").iterdir()} == {4}
 
 
-@pytest.mark.parametrize("command", [["store", "ls"], ["embed", "--local"], ["sweep", "mse"]])
+@each_row("command", [["store", "ls"], ["embed", "--local"], ["sweep", "mse"]])
 def test_commands_refuse_an_old_workspace_before_any_work(
     tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:

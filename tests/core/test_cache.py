@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from rows import each_row
 
 from stillhouse.core import cache
 from stillhouse.core.artifacts import MANIFEST, Workspace, locked, write_manifest
@@ -140,7 +141,7 @@ def test_without_a_limit_nothing_is_dropped_and_all_is_held_for_processes_that_h
     assert kept(here) == ["1", "2", "3"]
 
 
-@pytest.mark.parametrize("value", ["much", "-1", "nan", "inf"])
+@each_row("value", ["much", "-1", "nan", "inf"])
 def test_a_limit_that_is_no_size_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(cache.LIMIT, value)
     with pytest.raises(BadInput, match=r"must be a number of gigabytes.*--cache-gb"):

@@ -10,6 +10,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from rows import each_row
 
 from stillhouse.core import console
 from stillhouse.core.console import (
@@ -246,7 +247,7 @@ def test_a_job_counts_the_seconds_of_its_parts(clock: list[float]) -> None:
     assert job.steps is not None and job.steps[:3] == (2, 5, 12)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("seconds", "text"), [(0.4, "0:00"), (59.6, "1:00"), (119, "1:59"), (600, "10:00"), (13157, "3:39:17")]
 )
 def test_a_duration_is_minutes_and_seconds(seconds: float, text: str) -> None:

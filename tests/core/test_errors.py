@@ -5,6 +5,7 @@ import pickle
 import resource
 
 import pytest
+from rows import each_row
 
 from stillhouse.core.errors import BadInput, Hindered, blocked, mistake_in, nearest, require
 
@@ -28,7 +29,7 @@ def test_advice_added_by_a_library_is_dropped() -> None:
     assert type(travelled) is Hindered and str(travelled) == "no room."
 
 
-@pytest.mark.parametrize(
+@each_row(
     "raised",
     [
         OSError(28, "No space left on device"),
@@ -68,7 +69,7 @@ def test_similar_names_are_suggested() -> None:
     assert nearest("disstil", ["distil", "finetune"]) == "Did you mean distil?"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("number", "remedy"),
     [
         (errno.EIO, "Check the disk"),

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from rows import each_row
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import Spec, canonical, fingerprint, spec
@@ -78,7 +79,7 @@ def test_replace() -> None:
     assert spec(Thing, size=2).replace(size=5).build().size == 5
 
 
-@pytest.mark.parametrize("value", [lambda: 1, object(), {1, 2}], ids=["lambda", "object", "set"])
+@each_row("value", [lambda: 1, object(), {1, 2}])
 def test_a_value_without_identity_is_refused_by_name(value: object) -> None:
     with pytest.raises(BadInput, match=r"argument `name` of `.*Thing`: every .* must have a stable identity"):
         spec(Thing, size=1, name=value)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rows import each_row
 
 from stillhouse.core import integrity
 from stillhouse.core.artifacts import (
@@ -106,7 +107,7 @@ def test_a_truncated_file_of_weights_is_named(tmp_path: Path) -> None:
             read_tensors(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"rows": 1'])
+@each_row("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"rows": 1'])
 def test_a_broken_manifest_counts_as_unfinished(workspace: Workspace, content: bytes) -> None:
     table = write_texts(workspace, "numbers", TEXTS)
     (workspace.path(table) / "manifest.json").write_bytes(content)

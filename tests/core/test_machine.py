@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from rows import each_row
 
 from stillhouse.core import machine
 from stillhouse.core.devices import heed_quota
@@ -29,10 +30,9 @@ V1 = {
 UNLIMITED = {"own": "0::/\n", "groups/cpu.max": "max 100000", "groups/memory.max": "max"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("files", "cores", "memory"),
     [(V2, 1, 3500), (V1, 1, 3500), (UNLIMITED, 8, 8192), ({}, 8, 8192)],
-    ids=["version 2, nested", "version 1, as a container sees it", "unlimited", "none"],
 )
 def test_quotas_of_containers_count(
     files: dict[str, str], cores: int, memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from rows import each_row
 
 from stillhouse.core.artifacts import read_manifest, write_json, write_manifest
 from stillhouse.core.console import diverted_chatter, log_failure, say, warn
@@ -21,7 +22,7 @@ from stillhouse.tracking.journal import Journal
 from stillhouse.tracking.location import tracking_uri
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "shown"),
     [
         ("http://ann:hunter2@host:5000/x", "http://***@host:5000/x"),
@@ -55,7 +56,7 @@ def test_secrets_of_urls_are_hidden(text: str, shown: str | None) -> None:
         assert shown is None or found == sentence.format(shown)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "https://example.org/pkg@v1/file.txt",
@@ -78,7 +79,7 @@ def test_secrets_of_the_environment_are_hidden_wherever_they_appear(monkeypatch:
     assert redacted("/somewhere") == "/somewhere"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name", [*CREDENTIALS, "MINIO_SECRET_KEY", "DB_PASS", "MYSQL_PWD", "GITHUB_PAT", "VAULT_PASSPHRASE"]
 )
 def test_every_variable_that_a_client_reads_a_credential_from_is_hidden(
@@ -113,7 +114,7 @@ def test_lines_that_others_append_while_a_log_is_redacted_stay(tmp_path: Path) -
     assert lines == ["reached http://***@host/x", "and went on", "another process goes on"]
 
 
-@pytest.mark.parametrize("password", ["a'hunter2", "hunter2 hunter2", 'x"hunter2', "<hunter2>", "a|hunter2`"])
+@each_row("password", ["a'hunter2", "hunter2 hunter2", 'x"hunter2', "<hunter2>", "a|hunter2`"])
 def test_a_password_may_have_any_characters(password: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://ann:{password}@127.0.0.1:9")
     shown = redacted(f"cannot reach http://ann:{password}@127.0.0.1:9, as {password} is wrong")
@@ -190,7 +191,7 @@ def test_the_message_on_a_wrong_tracking_uri_does_not_repeat_its_password(
     assert "hunter2" not in str(refused.value) and "***@host" in str(refused.value)
 
 
-@pytest.mark.parametrize("word", ["finetune", "corpus", "passage", "runs-1", "123456", "ubuntu"])
+@each_row("word", ["finetune", "corpus", "passage", "runs-1", "123456", "ubuntu"])
 def test_a_secret_that_is_an_ordinary_word_alters_nothing_that_is_read_back(
     word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ import sys
 import time
 
 import pytest
+from rows import each_row
 
 from stillhouse.core.watchdog import Watchdog
 
@@ -36,7 +37,7 @@ def test_what_hangs_is_ended_with_its_stack() -> None:
     assert "Timeout" in hung.stderr and "<string>" in hung.stderr
 
 
-@pytest.mark.parametrize(
+@each_row(
     "then",
     [
         "watchdog.rest(); time.sleep(1.5)",

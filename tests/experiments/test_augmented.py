@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
@@ -121,7 +122,7 @@ def test_an_experiment_embeds_and_trains_on_the_copies(
     assert 0 < facts["augmented_added"] == rows - facts["augmented_copies"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "message"),
     [
         ({"copies": 0}, "copies >= 1"),

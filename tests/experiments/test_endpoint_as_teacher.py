@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from loopback import DIM, Handler, Loopback, loopback, status, vector_of
+from rows import each_row
 
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace
@@ -112,7 +113,7 @@ def test_what_needs_a_model_is_refused(by_endpoint: Experiment, workspace: Works
         by_endpoint.teacher.published()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "message"),
     [
         ({"model": ""}, r"teacher\.model must be given with teacher\.endpoint"),

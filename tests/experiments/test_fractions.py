@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rows import each_row
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
@@ -52,7 +53,7 @@ def planned(tiny_model: Path, *, labelled: bool = True) -> Setting:
     return setting if labelled else setting.having(Pairs, None)
 
 
-@pytest.mark.parametrize("name", known_methods())
+@each_row("name", known_methods())
 def test_a_share_changes_every_methods_plan(name: str, tiny_model: Path) -> None:
     method, whole = load_method(name), planned(tiny_model)
     hp = hyper_parameters(method, {})
@@ -61,9 +62,7 @@ def test_a_share_changes_every_methods_plan(name: str, tiny_model: Path) -> None
     check_fraction(method, hp, whole, share("all"))
 
 
-@pytest.mark.parametrize(
-    ("name", "of"), [("simcse", "sentences"), ("bilstm_kd", "sentences"), ("hpd", "labels")]
-)
+@each_row(("name", "of"), [("simcse", "sentences"), ("bilstm_kd", "sentences"), ("hpd", "labels")])
 def test_a_share_of_what_a_method_does_not_read_is_refused(name: str, of: str, tiny_model: Path) -> None:
     method = load_method(name)
     setting = planned(tiny_model, labelled=name == "simcse")

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from rows import each_row
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
@@ -99,7 +100,7 @@ def test_a_new_budget_reuses_the_store_and_a_new_length_does_not(
     assert shorter.setting[Sentences].store.fingerprint != prepared.setting[Sentences].store.fingerprint
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "layers"),
     [({}, (0, 3)), ({"layers": "last"}, (2, 3)), ({"layers": "first", "keep": 3}, (0, 1, 2))],
 )
@@ -111,7 +112,7 @@ def test_the_student_keeps_the_requested_layers(
     assert student.kwargs["layers"] == layers
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "message"),
     [
         ({"teacher.nam": "x"}, "Did you mean teacher.name"),

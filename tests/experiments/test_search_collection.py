@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rows import each_row
 from small_experiment import sentences
 
 from stillhouse.cli.main import main
@@ -282,7 +283,7 @@ def test_a_folder_that_cannot_be_used_is_refused(
         prepare(given, workspace, Embedding(local=True))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "message"),
     [
         ({"collection.path": "a", "collection.synthetic": "paragraph"}, "must be one's own or synthetic"),

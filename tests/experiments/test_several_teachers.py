@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from rows import each_row
 from small_world import write_encoder
 
 from stillhouse.core.artifacts import Workspace, read_manifest
@@ -392,7 +393,7 @@ def test_the_file_the_flag_and_the_path_say_the_same(several: Experiment, experi
     assert changed(several, {"teacher.name": experiment.teacher.name}) == experiment
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("members", "message"),
     [
         ([], r"a list of teachers must have at least one entry"),

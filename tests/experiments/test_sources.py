@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rows import each_row
 from small_experiment import sentences
 
 from stillhouse.cli.main import main
@@ -197,7 +198,7 @@ def test_a_list_stands_for_the_sources() -> None:
     assert not experiment_of({"sentences": unused}).uses_pydocs
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sources", "more", "message"),
     [
         ([{"corpus": "a", "share": 0}, {"corpus": "b", "share": 0.0}], {}, "sum to something positive"),
@@ -224,7 +225,7 @@ def test_a_wrong_mix_is_refused(sources: Any, more: dict[str, object], message: 
         experiment_of(merged({}, {"sentences.sources": sources, "sentences.count": 60, **more}))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sources", "message"),
     [
         ('[{"corpus": "c.txt", "share": 0}]', "sum to something positive"),

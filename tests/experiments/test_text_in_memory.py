@@ -7,6 +7,7 @@ from typing import Any
 import datasets
 import pandas as pd
 import pytest
+from rows import each_row
 from small_experiment import sentences
 
 import stillhouse
@@ -18,7 +19,7 @@ TEXTS = ["Iron rusts.", "Water\nis wet.", "3 < 4"]
 ROWS = [("why?", "because"), ("when?", "now")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "column"),
     [
         (TEXTS, ""),
@@ -29,7 +30,6 @@ ROWS = [("why?", "because"), ("when?", "now")]
         (pd.DataFrame({"id": [1, 2, 3], "body": TEXTS}), "body"),
         (datasets.Dataset.from_dict({"id": [1, 2, 3], "text": TEXTS}), ""),
     ],
-    ids=lambda given: type(given).__name__,
 )
 def test_texts_are_written_once_under_their_hash(given: Any, column: str, tmp_path: Path) -> None:
     held = Sentences(texts=given, column=column)
@@ -44,7 +44,7 @@ def test_texts_are_written_once_under_their_hash(given: Any, column: str, tmp_pa
     assert stored.corpus == str(file) and stored.texts is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "given",
     [
         ROWS,
@@ -52,7 +52,6 @@ def test_texts_are_written_once_under_their_hash(given: Any, column: str, tmp_pa
         pd.DataFrame(ROWS, columns=["query", "passage"]),
         datasets.Dataset.from_dict({"query": ["why?", "when?"], "passage": ["because", "now"]}),
     ],
-    ids=lambda given: type(given).__name__,
 )
 def test_pairs_are_written_once_under_their_hash(given: Any, tmp_path: Path) -> None:
     stored = Pairs(rows=given).in_files(tmp_path)
@@ -61,7 +60,7 @@ def test_pairs_are_written_once_under_their_hash(given: Any, tmp_path: Path) -> 
     assert lines == [{"query": query, "passage": passage} for query, passage in ROWS]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("make", "message"),
     [
         (lambda: Sentences(texts=[]), "sentences.texts must not be empty"),

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import each_row
 
 import stillhouse
 from stillhouse import BadInput, Experiment, Pairs, Sentences, TeacherChoice
@@ -49,7 +50,7 @@ def test_texts_where_a_path_belongs_are_told_where_they_go() -> None:
         Sentences(corpus=["Iron rusts.", "Water is wet."])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("value", "name"), CASES, ids=lambda part: getattr(part, "__name__", str(part)))
+@each_row(("value", "name"), CASES)
 def test_a_field_takes_a_value_or_refuses_it_by_its_name(value: Any, name: str) -> None:
     for given in ("a text", 3, 2.5, [1, "two"], None, object()):
         try:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rows import each_row
 
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput
@@ -114,7 +115,7 @@ def test_a_student_needs_a_checkpoint_of_its_own(by_vectors: Experiment, workspa
     assert sorted(workspace.root.rglob("*")) == before
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "message"),
     [
         (

@@ -4,8 +4,8 @@ import csv
 import io
 import re
 
-import pytest
 import yaml
+from rows import each_row
 
 from stillhouse.reports.comparison_tables import as_csv, as_markdown
 from stillhouse.reports.entries import Entry
@@ -61,12 +61,12 @@ def test_ordinary_texts_are_left_as_they_are() -> None:
         assert in_markdown(text) == text
 
 
-@pytest.mark.parametrize("value", ["=1+1", "+cmd", "-x", "@SUM(A1)", "\t=1"])
+@each_row("value", ["=1+1", "+cmd", "-x", "@SUM(A1)", "\t=1"])
 def test_no_cell_of_a_csv_is_a_formula(value: str) -> None:
     assert in_csv(value) == f"'{value}"
 
 
-@pytest.mark.parametrize("value", ["-0.5", "+3", "1e-4", "name", "", 3, -0.25, None])
+@each_row("value", ["-0.5", "+3", "1e-4", "name", "", 3, -0.25, None])
 def test_numbers_and_names_stay_as_they_are_in_csv(value: object) -> None:
     assert in_csv(value) == value
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import optuna
 import pytest
+from rows import each_row
 
 from stillhouse.reports.figures import write_figures
 from stillhouse.reports.tables import ranking_cells
@@ -49,7 +50,7 @@ def trials(count: int) -> list[TrialRecord]:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "text"),
     [
         (1e-4, "1e-4"),
@@ -110,7 +111,7 @@ def test_importances_rank_the_decisive_parameter_first(tmp_path: Path) -> None:
     assert sum(shares.values()) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("records", "why"),
     [
         ([], "there are 0"),

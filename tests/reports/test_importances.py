@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
+from rows import each_row
 from test_figures import QUALITY, record, shown, study_of  # type: ignore[import-not-found]
 
 from stillhouse.reports.figures import write_figures
@@ -66,7 +67,7 @@ def test_the_same_study_gives_the_same_intervals() -> None:
     assert importances(study(10, 2, decisive=True)) == importances(study(10, 2, decisive=True))
 
 
-@pytest.mark.parametrize(("names", "needed"), [(1, 10), (3, 10), (4, 12), (6, 18), (8, 24)])
+@each_row(("names", "needed"), [(1, 10), (3, 10), (4, 12), (6, 18), (8, 24)])
 def test_too_few_trials_are_said_to_be(names: int, needed: int) -> None:
     assert needed_trials(names) == needed
     found = importances(study(needed - 1, names, decisive=True))

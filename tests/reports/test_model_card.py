@@ -4,8 +4,8 @@ import re
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from huggingface_hub import ModelCard, ModelCardData
+from rows import each_row
 
 from stillhouse.reports.model_card import Card, Deployed, model_card
 
@@ -63,7 +63,7 @@ def front_matter(card: str) -> ModelCardData:
     return data
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("form", "library", "tags"),
     [
         ("sentence-transformers", "sentence-transformers", {"sentence-transformers"}),
@@ -94,7 +94,7 @@ def test_what_is_unknown_is_left_out_or_called_unknown() -> None:
     assert "| docsearch_cosine_mrr@10 | not recorded | 0.6124 | 0.5874 |" in without
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         "|  | measured on | teacher | student |",
@@ -122,7 +122,7 @@ def test_the_content_is_there(line: str) -> None:
     assert line in model_card(CARD, STOCK).splitlines()
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each_row("form", FORMS)
 def test_every_form_has_its_own_snippet_and_well_formed_tables(form: str) -> None:
     card = model_card(CARD, FORMS[form])
     blocks = re.findall(r"```python\n(.*?)```", card, re.DOTALL)

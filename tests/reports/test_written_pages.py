@@ -14,6 +14,7 @@ from parsed_pages import (
     markdown_tables,
     shape,
 )
+from rows import each_row
 from test_comparison import table as compared  # type: ignore[import-not-found]
 from test_figures import study_of, trials  # type: ignore[import-not-found]
 from test_model_card import CARD, FORMS  # type: ignore[import-not-found]
@@ -34,7 +35,7 @@ EVIL = "a|b\n--- <b> `c` :-- |"
 """What a user may call anything."""
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each_row("form", FORMS)
 def test_the_tables_of_a_card(form: str) -> None:
     card = replace(CARD, hyper_parameters={EVIL: EVIL, "temperature": 0.1})
     about, figures, sizes, values, facts = markdown_tables(model_card(card, FORMS[form]))
@@ -53,7 +54,7 @@ WRITTEN: dict[str, tuple[Callable[[], str], list[tuple[int, int]]]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@each_row("name", WRITTEN)
 def test_the_tables_of_a_report(name: str) -> None:
     write, shapes = WRITTEN[name]
     assert [shape(table) for table in markdown_tables(write())] == shapes

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
@@ -18,7 +19,7 @@ FIXED = {"distil_batch_size": 16, "finetune_batch_size": 16}
 HSIC = frozenset({("distil", "hsic"), ("finetune", "hsic")})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "domain", "effect"),
     [
         ("beta1", Float(0.1, 2.0), {("distil", "hsic")}),
@@ -102,7 +103,7 @@ EFFECTS = {
 PRESETS = {"rate": 1e-4, "temperature": 0.1, "beta1": 1.0, "gamma": 0.5}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("trials", "names"),
     [
         ([trial(0.001, 0.002), trial(0.0003)], ["beta1", "gamma"]),

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from rows import each_row
 
 from stillhouse.core.errors import BadInput
 from stillhouse.search.experiment_file import (
@@ -139,7 +140,7 @@ def test_the_folder_of_the_data_is_filled_in_for_every_source(path: Path) -> Non
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["? [a, b]\n: 1\n", "? {a: 1}\n: 2\n", "~: 1\n", "2001-01-01: 1\n", "[" * 3000, "{a: " * 3000,
      "a: &x [*x]\n? *x\n: 1\n", "a: 2001-99-99\n", "a: !!int x\n", "a: !!binary x\n", "method: {1: 2}\n",
@@ -153,7 +154,7 @@ def test_odd_yaml_is_bad_input(tmp_path: Path, text: str) -> None:
             read(path)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "expected"),
     [
         ("{mean: [whole, first]}", {"a": 1.5, "b": 5.0}),
@@ -176,7 +177,7 @@ def test_a_summary_is_a_mean_or_the_best_of_variants(
     assert load_runs(path, data_root="/data"), "its lines are no fields of the experiment"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "message"),
     [
         ("{mean: [whole, furst]}", "unknown variant.*first"),

@@ -2,7 +2,7 @@
 
 import math
 
-import pytest
+from rows import each_row
 
 from stillhouse.search.records import TrialRecord, best_record
 
@@ -11,7 +11,7 @@ def record(number: int, *values: float, state: str = "COMPLETE") -> TrialRecord:
     return TrialRecord(number, {}, state, values or None, {}, None, 1.0, 64, {}, {})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("records", "best"),
     [
         ([record(0, 0.4), record(1, 0.6), record(2, 0.5)], 1),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import MedianStoppingRule
+from rows import each_row
 
 from stillhouse.cli.main import parser
 from stillhouse.cli.options import follow_sweep
@@ -137,7 +138,7 @@ def test_hyperband_has_the_published_bracket_sizes() -> None:
     assert not any(rule.stops(number, 500, -float(number)) for number in weak)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@each_row("seed", range(8))
 def test_median_decides_as_ray_does(seed: int) -> None:
     curves = np.random.default_rng(seed).random((12, len(STEPS)))
     ours = median_module.rule(FULL)
@@ -170,7 +171,7 @@ def test_a_trial_ended_by_patience_counts_in_the_median_to_the_end() -> None:
         assert scheduler_.on_trial_result(None, trial(4), late) == "STOP"
 
 
-@pytest.mark.parametrize("name", RULES)
+@each_row("name", RULES)
 def test_the_first_successful_trials_reach_the_full_budget(name: str) -> None:
     scheduler_ = scheduler(name, at_least_full=3)
     falling = [[0.9 - 0.1 * n] * 4 for n in range(8)]
@@ -202,10 +203,10 @@ def test_a_trial_that_was_running_keeps_its_protection_over_a_restart() -> None:
     assert play(scheduler_, 3, [0.1] * 4)[0] == "PRUNED"
 
 
-@pytest.mark.parametrize("name", RULES)
-@pytest.mark.parametrize("at_least_full", [0, 2])
-@pytest.mark.parametrize("cut", range(len(CURVES)))
-@pytest.mark.parametrize("seen", [0, 1, 3])
+@each_row("name", RULES)
+@each_row("at_least_full", [0, 2])
+@each_row("cut", range(len(CURVES)))
+@each_row("seen", [0, 1, 3])
 def test_a_restart_decides_as_an_undisturbed_run(name: str, cut: int, seen: int, at_least_full: int) -> None:
     """The sweep is killed when trial ``cut`` has survived ``seen`` evaluations, which it then repeats."""
     straight = scheduler(name, at_least_full=at_least_full)

@@ -8,6 +8,7 @@ from typing import Any
 
 import optuna
 import pytest
+from rows import each_row
 from sqlalchemy import Engine, event
 from studies import DISCRETE, FULL, NUMERIC, drive, finish, quality, searcher  # type: ignore[import-not-found]
 
@@ -20,7 +21,7 @@ from stillhouse.search.space import Categorical, Float, Space
 # Suggesting.
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "random", "qmc"])
+@each_row("sampler", ["tpe", "random", "qmc"])
 def test_the_first_point_comes_first_then_distinct_points_of_the_space(tmp_path: Path, sampler: str) -> None:
     search = searcher(tmp_path, sampler=sampler, trials=12)
     drive(search)
@@ -114,7 +115,7 @@ def test_unsuitable_samplers_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "study.db").exists()
 
 
-@pytest.mark.parametrize("statement", ["CREATE TABLE", "CREATE UNIQUE INDEX", "INSERT INTO version_info"])
+@each_row("statement", ["CREATE TABLE", "CREATE UNIQUE INDEX", "INSERT INTO version_info"])
 def test_a_process_that_is_killed_while_the_file_is_made_leaves_none(tmp_path: Path, statement: str) -> None:
     """Optuna does not make an index that is missing, without which every start would begin another study."""
 
@@ -182,7 +183,7 @@ def test_a_trial_stopped_at_the_full_budget_is_complete(tmp_path: Path) -> None:
     assert ended(searcher(tmp_path), {"q": 0.2, "examples_seen": FULL}).state == "COMPLETE"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("result", "error", "reason"),
     [
         ({"q": math.nan, "examples_seen": FULL, "finished": True}, False, "q=nan"),
@@ -296,7 +297,7 @@ def no_odd_pair(point: Mapping[str, Any]) -> str:
     return "a = 2 must not go with x" if (point["a"], point["b"]) == (2, "x") else ""
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "random", "grid"])
+@each_row("sampler", ["tpe", "random", "grid"])
 def test_points_that_cannot_be_planned_are_not_issued(tmp_path: Path, sampler: str) -> None:
     search = searcher(tmp_path, DISCRETE, sampler=sampler, refusal=no_odd_pair)
     drive_all(search)

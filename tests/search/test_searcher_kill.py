@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-import pytest
 from optuna.storages import RDBStorage
+from rows import each_row
 from studies import drive, finish, searcher, sequence  # type: ignore[import-not-found]
 
 from stillhouse.search.searcher import StudySearcher
@@ -55,7 +55,7 @@ def _drive_and_die(folder: Path, where: str, turn: int, sampler: str) -> None:
     drive(search)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("where", "sampler"),
     [
         ("in ask", "tpe"),

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import Workspace
@@ -28,7 +29,7 @@ def space(**domains: Any) -> Space:
     return Space("ibkd", domains, fixed=FIXED)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("domains", "shared"),
     [
         ({"finetune_learning_rate": Float(1e-5, 1e-3), "beta2": Categorical((0.5, 1.0))}, ["distil"]),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from rows import each_row
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.search.samplers import Search, grid
@@ -76,7 +77,7 @@ def test_reads_the_sections(write: Write) -> None:
     assert space.has_numeric and not load_space(write(GOOD)).has_numeric
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "words"),
     [
         ("method: m\nsearch:\n  space:\n    a: [1, 2\n    b: [3]\n", ["line 5", "well-formed YAML"]),
@@ -185,7 +186,7 @@ def test_check_casts_numbers_to_the_declared_types() -> None:
     assert check(checked, Knobs) == checked
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("space", "words"),
     [
         (space_of(lerning_rate=Categorical((1.0,))), ["`lerning_rate`", "learning_rate"]),

@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from rows import each_row
 from studies import drive, finish, searcher, sequence  # type: ignore[import-not-found]
 
 from stillhouse.core.databases import damage_of_database
@@ -30,7 +31,7 @@ def damage(path: Path, how: str) -> None:
             path.write_bytes(random.Random(0).randbytes(5000))
 
 
-@pytest.mark.parametrize("how", ["missing", "truncated", "no database"])
+@each_row("how", ["missing", "truncated", "no database"])
 def test_a_damaged_study_is_replaced_by_its_backup(
     tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

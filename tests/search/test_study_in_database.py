@@ -12,6 +12,7 @@ import pytest
 from mlflow_process import free_port
 from optuna.storages import RDBStorage
 from postgres_server import Postgres, postgres
+from rows import each_row
 from studies import drive, finish, searcher  # type: ignore[import-not-found]
 
 from stillhouse.core.errors import BadInput
@@ -138,7 +139,7 @@ def test_what_is_missing_is_named_without_the_password(
     assert server.password not in told
 
 
-@pytest.mark.parametrize("url", ["study.db", "sqlite:///a.db", "http://db", "mysql://db/a", "postgresql"])
+@each_row("url", ["study.db", "sqlite:///a.db", "http://db", "mysql://db/a", "postgresql"])
 def test_what_is_no_postgres_is_refused(url: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=f"{STUDY_DATABASE} must be the URL of a Postgres"):
         StudyInDatabase(url, tmp_path / "s")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from stillhouse.core.console import Progress
 from stillhouse.core.job_clock import Steps
@@ -120,7 +121,7 @@ def test_nothing_is_said_before_something_like_it_has_run_here() -> None:
     assert left_at(first + 20) is not None, "the baseline's steps tell the speed of this machine"
 
 
-@pytest.mark.parametrize("part", ["search", "refits", "job"])
+@each_row("part", ["search", "refits", "job"])
 def test_what_is_said_is_what_is_left(part: str) -> None:
     begin, end = RECORDED["parts"].get(part, (0.0, END))
     said = {now: left_at(now) for now in times(begin, end)}

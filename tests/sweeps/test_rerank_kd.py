@@ -11,6 +11,7 @@ from typing import Any
 import datasets
 import numpy as np
 import pytest
+from rows import each_row
 
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace, read_manifest
@@ -355,7 +356,7 @@ def test_what_does_not_go_together_is_refused(
             changed(experiment, values).check()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "name"),
     [
         ({"loss": "mse"}, "loss"),

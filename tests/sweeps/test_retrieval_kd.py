@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
+from rows import each_row
 
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput
@@ -230,7 +231,7 @@ def test_a_published_cross_encoder_needs_no_teacher_stage(
     assert scores.shape == (40, 4) and np.unique(scores).size > 40
 
 
-@pytest.mark.parametrize(
+@each_row(
     "values",
     [
         {"alpha": 1.5},

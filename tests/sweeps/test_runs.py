@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
@@ -34,7 +35,7 @@ def test_one_student_is_trained_without_a_refit(
     assert training == plain and not training.experiment.budget.refit.asked_for
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "values", "preset", "sizes"),
     [
         ({}, {}, "", (32, 16)),

@@ -162,8 +162,6 @@ def test_the_snippet_of_a_card_runs_as_it_stands(
     export_in: Callable[[str, Path], Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if form != "sentence-transformers":
-        pytest.importorskip("onnxscript")
     monkeypatch.chdir(tmp_path)
     text = (export_in(form, tmp_path) / "README.md").read_text()
     # The ONNX backend of sentence-transformers needs optimum; tests/students/test_card_snippets.py runs it.

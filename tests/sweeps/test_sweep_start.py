@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import each_row
 from small_experiment import sentences
 
 from stillhouse import BadInput, Budget, Experiment, Sentences, TeacherChoice, TransformerChoice, train
@@ -33,8 +34,8 @@ def pairs_of(optimizers: tuple[str, ...], decays: tuple[float, ...], **first: An
     return Space("mse", domains, {"batch_size": 8}, first or None)
 
 
-@pytest.mark.parametrize("decays", [(0.0, 0.01), (0.01, 0.0)])
-@pytest.mark.parametrize("first", [{}, {"optimizer": "adam", "weight_decay": 0.01}])
+@each_row("decays", [(0.0, 0.01), (0.01, 0.0)])
+@each_row("first", [{}, {"optimizer": "adam", "weight_decay": 0.01}])
 def test_values_that_are_refused_only_together_are_searched(
     tmp_path: Path, tiny_model: Path, decays: tuple[float, ...], first: dict[str, Any]
 ) -> None:
@@ -232,8 +233,8 @@ def test_what_killed_writers_left_in_finished_artifacts_is_removed_at_the_start(
     assert len(list(unfinished.iterdir())) == 3, "its own writer, which holds its lock, does that"
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize(("remote", "shared"), [("", True), ("/mnt/remote", False)])
+@each_row("workers", [1, 2])
+@each_row(("remote", "shared"), [("", True), ("/mnt/remote", False)])
 def test_nodes_must_see_the_root_unless_there_is_a_remote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remote: str, workers: int, shared: bool
 ) -> None:

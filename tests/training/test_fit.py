@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from metrics_lines import read_metrics
+from rows import each_row
 from stand_ins import Classes, Flatten, Regress, Tiny, dev, stage, table, tensors, weight_figure  # type: ignore[import-not-found]
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -255,7 +256,7 @@ def test_the_manifest_is_written_before_the_last_evaluation_is_reported(tmp_path
     assert read_manifest(tmp_path)["steps"] == 60
 
 
-@pytest.mark.parametrize(("accumulate", "average"), [(1, 0.0), (2, 0.0), (1, 0.9)])
+@each_row(("accumulate", "average"), [(1, 0.0), (2, 0.0), (1, 0.9)])
 def test_interrupted_at_any_step_equals_uninterrupted(
     tmp_path: Path, accumulate: int, average: float
 ) -> None:

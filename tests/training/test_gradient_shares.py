@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from metrics_lines import read_metrics
+from rows import each_row
 from stand_ins import Regress, Tiny, stage, table, tensors  # type: ignore[import-not-found]
 from torch import Tensor, nn
 
@@ -78,7 +79,7 @@ def test_shares_are_norms_of_the_gradients_of_the_student(tmp_path: Path, accumu
     assert logged_shares(tmp_path) == pytest.approx(mean)
 
 
-@pytest.mark.parametrize("steps", [8, 20, 63, 127, 128])
+@each_row("steps", [8, 20, 63, 127, 128])
 def test_a_sixteenth_of_a_stage_is_measured(steps: int) -> None:
     """Each measured step costs a backward pass for each term: half of a stage of eight steps had it."""
     measured = [step for step in range(1, steps + 1) if measured_at(step, steps)]
@@ -98,7 +99,7 @@ def test_measuring_changes_nothing(tmp_path: Path, accumulate: int, monkeypatch:
         assert all(torch.equal(measured[key], bare[key]) for key in bare)
 
 
-@pytest.mark.parametrize("stops_after", [1, 3, 8])
+@each_row("stops_after", [1, 3, 8])
 def test_an_interrupted_stage_measures_each_step_once(tmp_path: Path, stops_after: int) -> None:
     plan = stage(budget=128 * 8)
     fit(plan, table(), tmp_path / "whole")

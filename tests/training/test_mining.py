@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rows import each_row
 from torch.nn import functional
 
 from stillhouse.core.artifacts import Workspace, read_manifest
@@ -85,7 +86,7 @@ RULES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("values", RULES)
+@each_row("values", RULES)
 def test_the_nearest_equal_the_rule(values: dict[str, Any]) -> None:
     how = rule(**values)
     found, expected = mined(how)
@@ -94,7 +95,7 @@ def test_the_nearest_equal_the_rule(values: dict[str, Any]) -> None:
         assert len(got) == how.negatives
 
 
-@pytest.mark.parametrize("values", RULES)
+@each_row("values", RULES)
 def test_random_negatives_satisfy_the_rule(values: dict[str, Any]) -> None:
     how = rule(sampling="random", **values)
     found, expected = mined(how)
@@ -135,7 +136,7 @@ def test_equal_texts_map_to_their_first_row(workspace: Workspace) -> None:
     assert first_of_equal(open_texts(workspace, table)).tolist() == [0, 1, 0, 0, 4]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "message"),
     [
         ({"negatives": 0}, "negatives >= 1"),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from stillhouse.core.artifacts import Workspace
@@ -17,10 +18,6 @@ from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.static import StaticStudent
 from stillhouse.training.models import delivered, find_model, open_model, stage_folder, stage_of
 from stillhouse.values.data import Model
-
-onnx = pytest.importorskip("onnx")
-for package in ("onnxscript", "onnxruntime"):
-    pytest.importorskip(package)
 
 TEXTS = ["the cat sat on the mat", "a river", "The MODEL computes a very long sum of rows and columns " * 3]
 STOCK, ONNX, INT8, COMPACT = FORMATS

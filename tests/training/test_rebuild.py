@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from rows import each_row
 from torch import nn
 
 from stillhouse.core.errors import BadInput
@@ -65,7 +66,7 @@ def term_values(objective: nn.Module) -> tuple[dict[str, torch.Tensor], list[tor
     return terms, list(gradients)
 
 
-@pytest.mark.parametrize("part", PARTS, ids=repr)
+@each_row("part", PARTS)
 def test_nested_specs_round_trip_through_json(part: Spec[Any]) -> None:
     again = spec_of(stored(part))
     assert again == part and fingerprint(again) == fingerprint(part)

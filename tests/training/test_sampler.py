@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from rows import each_row
 
 from stillhouse.core.errors import BadInput
 from stillhouse.training.sampler import Order, ShardOrder
@@ -7,8 +8,8 @@ from stillhouse.training.sampler import Order, ShardOrder
 BIG = {"plain": 100, "block": 16, "window": 4}
 
 
-@pytest.mark.parametrize("options", [{}, BIG])
-@pytest.mark.parametrize("rows", [7, 1000, 1003, 1024])
+@each_row("options", [{}, BIG])
+@each_row("rows", [7, 1000, 1003, 1024])
 def test_an_epoch_contains_every_row_once(rows: int, options: dict[str, int]) -> None:
     order = Order(rows, 5, **options)
     for epoch in range(3):
@@ -67,7 +68,7 @@ def shards_of(rows: np.ndarray) -> set[int]:
     return set((np.searchsorted(STARTS, rows, side="right") - 1).tolist())
 
 
-@pytest.mark.parametrize("together", [1, 2, 3, 7, 50])
+@each_row("together", [1, 2, 3, 7, 50])
 def test_an_epoch_by_shards_contains_every_row_once(together: int) -> None:
     order = sharded(together=together)
     for epoch in range(3):
@@ -99,7 +100,7 @@ def test_any_slice_of_an_order_by_shards_is_reproducible() -> None:
         np.testing.assert_array_equal(order.take(position, count), whole[position : position + count])
 
 
-@pytest.mark.parametrize("count", [1, 8, 60, 150])
+@each_row("count", [1, 8, 60, 150])
 def test_what_is_read_next_is_known(count: int) -> None:
     order = sharded()
     for position in range(0, 300, 7):

@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from rows import each_row
 from stand_ins import stage, table  # type: ignore[import-not-found]
 from torch import nn
 
@@ -57,7 +58,7 @@ def test_presets(name: str, kind: type) -> None:
     assert type(optimizer) is kind
 
 
-@pytest.mark.parametrize(("steps", "evaluations"), [(60, 4), (101, 4), (7, 3), (1000, 7), (5, 5), (3, 8)])
+@each_row(("steps", "evaluations"), [(60, 4), (101, 4), (7, 3), (1000, 7), (5, 5), (3, 8)])
 def test_the_requested_number_of_evaluations_is_scheduled(steps: int, evaluations: int) -> None:
     plan = stage(budget=steps * 8, evaluate_every=max(1, steps * 8 // evaluations))
     due = due_steps(plan)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from rows import each_row
 from stand_ins import dev, stage, table, tensors  # type: ignore[import-not-found]
 from torch import Tensor, nn
 
@@ -80,7 +81,7 @@ def test_a_better_soup_is_the_result(tmp_path: Path) -> None:
     assert [each["metrics"]["figure"] for each in manifest["evaluations"]] == [0.3, 0.9, 0.1, 0.95]
 
 
-@pytest.mark.parametrize("figure", [0.9, 0.2, float("nan")])
+@each_row("figure", [0.9, 0.2, float("nan")])
 def test_a_soup_that_is_not_better_is_thrown_away(figure: float, tmp_path: Path) -> None:
     evaluate = Dev(soup=figure)
     reported = train(tmp_path / "soup", evaluate)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from rows import each_row
 from small_world import World
 
 from stillhouse.core.errors import BadInput
@@ -25,7 +26,7 @@ def planned(
     return stage
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "options"),
     [
         ("mse", {}),
@@ -46,7 +47,7 @@ def test_these_students_live_in_their_teachers_space(
     check_plan(planned(built_world, method, **options), 24 if options.get("wide") else 16)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "options", "reason"),
     [
         ("mse", {"wide": True}, "16 dimensions and its teacher's 24"),

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rows import each_row
 from stand_ins import TEACHER_DIM, Vectors, Words, stage, table  # type: ignore[import-not-found]
 
 from stillhouse.core.artifacts import Workspace
@@ -49,7 +50,7 @@ def large(rows: int, lacking: list[int]) -> TrainingTable:
     return TrainingTable({"text": EveryRow(rows)}, {"text": Words(rows)}, {"text": vectors})
 
 
-@pytest.mark.parametrize("lacking", [[], [0], [0, 1, 5], [2, 3, 4, 9], [9], [0, 2, 4, 6, 8]])
+@each_row("lacking", [[], [0], [0, 1, 5], [2, 3, 4, 9], [9], [0, 2, 4, 6, 8]])
 def test_all_rows_of_a_table_are_read_like_an_array_of_them(lacking: list[int]) -> None:
     lazy = large(10, lacking)
     array = TrainingTable({"text": np.arange(10)}, lazy.tokens, lazy.stores)
@@ -136,7 +137,7 @@ def test_teachers_of_two_dimensions_are_refused() -> None:
         _ = TrainingTable(rows, {"a": Words(3), "b": Words(3)}, stores).teacher_dim
 
 
-@pytest.mark.parametrize("world", [1, 2, 4])
+@each_row("world", [1, 2, 4])
 def test_ranks_together_read_the_rows_of_one_process(monkeypatch: pytest.MonkeyPatch, world: int) -> None:
     plan, rows = stage(accumulate=2, budget=8 * 30), table(100)
     monkeypatch.setattr("stillhouse.training.prefetch.world_size", lambda: world)

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import fingerprint, spec
@@ -101,9 +102,7 @@ OTHER: dict[type, dict[str, Any]] = {
 """Another value of every field."""
 
 
-@pytest.mark.parametrize(
-    "value", [STORE, Optimizer(1e-3), stage(None)], ids=lambda value: type(value).__name__
-)
+@each_row("value", [STORE, Optimizer(1e-3), stage(None)])
 def test_every_field_is_part_of_the_name(value: Any) -> None:
     others = OTHER[type(value)]
     assert set(others) == {field.name for field in dataclasses.fields(value)}, (

@@ -97,6 +97,7 @@ OTHER: dict[type, dict[str, Any]] = {
         "batch_tokens": 4096,
         "length_window": 512,
         "shard_window": 4,
+        "least_squares": 64,
     },
 }
 """Another value of every field."""

@@ -41,7 +41,8 @@ def sweep_of(method: str, model: Path, **more: Any) -> tuple[SweepOptions, Conte
     experiment = with_defaults(module, given)
     setting = experiment.sketch(resolve_model(str(model)))
     task = LabelledTask(name="sst2", root="nowhere", wordnet="nowhere")
-    for kind in (Parallel("de=x"), task, WordVectors(), Claims("nowhere")):
+    kinds: list[Any] = [Parallel("de=x"), task, WordVectors(), Claims("nowhere")]
+    for kind in kinds:
         setting = setting.having(type(kind), kind.sketch(experiment))
     context = Context(method, "paper", setting, "nowhere", Where(device="cpu"), setting.dev.select)
     space = load_space(default_space(method)).without("distil_epochs", "finetune_epochs", "epochs", "layers")

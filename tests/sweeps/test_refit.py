@@ -186,7 +186,8 @@ def test_the_refit_is_tested_beside_its_trial_exported_and_tracked(
     folder.mkdir(parents=True)
     (folder / "sweep.json").write_text("{}")
     optuna.create_study(storage=f"sqlite:///{folder / 'study.db'}")
-    baseline: Any = Tried("MSE baseline", context, records[:1], SimpleNamespace())
+    observer: Any = SimpleNamespace()
+    baseline = Tried("MSE baseline", context, records[:1], observer)
     monkeypatch.setattr(deliver, "write_figures", lambda target, *_, **__: target.mkdir() or target)
     tracker = open_tracker(workspace, folder, "small")
     with Observer("small", context, tracker, prepared.facts) as observer:

@@ -101,7 +101,8 @@ def test_a_student_that_is_worse_is_not_registered(
     optuna.create_study(storage=f"sqlite:///{folder / 'study.db'}")
     theirs = read_manifest(workspace.path(context.plan(other)))["metrics"]
     rival = dataclasses.replace(record, hyper_parameters=other, metrics=theirs)
-    baseline: Any = Tried("MSE baseline", context, [rival], SimpleNamespace())
+    observer: Any = SimpleNamespace()
+    baseline = Tried("MSE baseline", context, [rival], observer)
     monkeypatch.setattr(deliver, "write_figures", pages(monkeypatch, folder))
     tracker = open_tracker(workspace, folder, "small")
     with Observer("small", context, tracker, facts) as observer:

@@ -19,7 +19,7 @@ from rows import each_row
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.corpora.published.glue import read_task, resolve_task
-from stillhouse.corpora.published.judged import open_collection
+from stillhouse.corpora.published.judged import find_collections
 from stillhouse.corpora.reading.corpus import ReadOptions
 from stillhouse.corpora.reading.ingest import ingest
 from stillhouse.corpora.reading.labelled import read_labelled, read_scored
@@ -104,13 +104,12 @@ def mine(rows: int) -> None:
 
 
 def judged(folder: Path) -> None:
-    opened = open_collection(folder)
-    assert opened is not None and len(opened.qrels) > 1
+    (opened,), _ = find_collections(str(folder))
+    assert len(opened.qrels) > 1
 
 
 def from_run(folder: Path, rows: int) -> None:
-    opened = open_collection(collection(folder / "c", max(5000, rows // 10)))
-    assert opened is not None
+    (opened,), _ = find_collections(str(collection(folder / "c", max(5000, rows // 10))))
     run_figures(open_run(folder / "run.txt", opened)[0], opened.qrels)
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import ir_measures
 import numpy as np
@@ -16,7 +17,7 @@ from rows import each_row
 from stillhouse.core.artifacts import Workspace, lock_of, locked
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray
-from stillhouse.corpora.published.judged import JudgedCollection, find_collections, open_collection
+from stillhouse.corpora.published.judged import JudgedCollection, find_collections
 from stillhouse.corpora.published.smart_format import read_sentences
 from stillhouse.corpora.search_task import TaskFiles, judgements_of, order_of_ids, read_task
 from stillhouse.corpora.tables import (
@@ -95,9 +96,15 @@ def write_beir(folder: Path, *, passages: int = 60, queries: int = 12) -> Path:
     return folder
 
 
+def opened(folder: Path, **options: Any) -> JudgedCollection:
+    """The collection of a folder."""
+    (collection,), _ = find_collections(str(folder), **options)
+    return collection
+
+
 def test_figures_match_trec_eval_and_the_run_file(tmp_path: Path) -> None:
-    collection = open_collection(write_beir(tmp_path / "toy"), final=False, drop_own_ids=True)
-    assert collection is not None and collection.split == "dev"
+    collection = opened(write_beir(tmp_path / "toy"), drop_own_ids=True)
+    assert collection.split == "dev"
     assert collection.notes[0] == "1 queries of toy have no relevant passage: left out"
     assert "1 passages of toy have the id of a query" in collection.notes[1]
     run = rank_collection(collection, Coarse())
@@ -118,8 +125,7 @@ def test_figures_match_trec_eval_and_the_run_file(tmp_path: Path) -> None:
 def test_passages_are_read_block_by_block_and_encoded_piece_by_piece(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    collection = open_collection(write_beir(tmp_path / "big", passages=2 * TILE + 9), final=False)
-    assert collection is not None
+    collection = opened(write_beir(tmp_path / "big", passages=2 * TILE + 9))
     held: list[int] = []
 
     def noted(queries: FloatArray, blocks: Iterator[FloatArray], k: int, *, threads: int) -> Ranking:
@@ -142,8 +148,7 @@ def test_passages_are_read_block_by_block_and_encoded_piece_by_piece(
 def test_a_slow_model_shows_how_many_passages_it_has_encoded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    collection = open_collection(write_beir(tmp_path / "big", passages=2 * PIECE + 9), final=False)
-    assert collection is not None
+    collection = opened(write_beir(tmp_path / "big", passages=2 * PIECE + 9))
     model = Slow()
     monkeypatch.setattr("stillhouse.core.console.time.monotonic", lambda: float(model.clock))
     quick = rank_collection(collection, Coarse())
@@ -198,11 +203,10 @@ def test_older_file_formats(tmp_path: Path) -> None:
 def test_queries_of_the_other_split_are_not_without_a_passage(tmp_path: Path) -> None:
     folder = write_beir(tmp_path / "toy")
     (folder / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq10\td1\t1\n")
-    collection = open_collection(folder, final=False)
-    assert collection is not None and collection.notes == ()
+    collection = opened(folder)
+    assert collection.notes == ()
     (folder / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq10\td1\t0\nq9\td1\t1\n")
-    collection = open_collection(folder, final=False)
-    assert collection is not None
+    collection = opened(folder)
     assert collection.notes == ("1 queries of toy have no relevant passage: left out",)
 
 
@@ -258,7 +262,7 @@ def test_malformed_files_are_reported_with_their_line(
     folder = write_beir(tmp_path / "toy")
     (folder / file).write_text(text)
     with pytest.raises(BadInput) as refusal:
-        open_collection(folder, final=False)
+        opened(folder)
     assert message in str(refusal.value) and str(folder / file) in str(refusal.value)
 
 
@@ -281,8 +285,7 @@ def test_a_malformed_run_is_reported_with_its_line(lines: str, message: str, tmp
 
 def test_an_external_run_is_scored_as_by_ir_measures(tmp_path: Path) -> None:
     """The lines are shuffled, some queries and passages are unknown, and some queries are missing."""
-    collection = open_collection(write_beir(tmp_path / "toy"), final=False)
-    assert collection is not None
+    collection = opened(write_beir(tmp_path / "toy"))
     draw, lines = np.random.default_rng(1), []
     for query in [*list(collection.queries)[2:], "q10", "stranger"]:
         found = [*draw.choice(60, 30, replace=False), "x"]
@@ -314,25 +317,25 @@ def test_ms_marco(tmp_path: Path) -> None:
     (folder / "collection.tsv").write_text("0\tfirst\ta tab\n1\t\n2\tthird\n")
     (folder / "queries.dev.small.tsv").write_text("0\twhat\n9\twhy\n")
     (folder / "qrels.dev.small.tsv").write_text("0\t0\t2\t1\n")
-    collection = open_collection(folder, final=False)
-    assert collection is not None and collection.split == "dev" and not collection.own
+    collection = opened(folder)
+    assert collection.split == "dev" and not collection.own
     assert [(entry.id, entry.text) for entry in collection.stream()] == [
         ("0", "first\ta tab"),
         ("2", "third"),
     ]
     assert collection.queries == {"0": "what"} and collection.qrels == {"0": {"2": 1}}
-    assert open_collection(folder, final=True) is None
+    with pytest.raises(BadInput, match="has no test judgements"):
+        opened(folder, final=True)
     (folder / "collection.tsv").write_text("0\tfirst\nno tab\n")
     with pytest.raises(BadInput, match=r"collection.tsv, line 2: must be an id and a text"):
-        open_collection(folder, final=False)
+        opened(folder)
     (folder / "collection.tsv").write_text("0\tfirst\n2\ta\n1\tb\n2\tc\n")
     with pytest.raises(BadInput, match="line 4: an id must be unique, but '2'"):
-        open_collection(folder, final=False)
+        opened(folder)
 
 
 def test_search_on_disk_gives_the_same_run_and_removes_the_vectors(tmp_path: Path) -> None:
-    collection = open_collection(write_beir(tmp_path / "toy", passages=TILE + 9), final=False)
-    assert collection is not None
+    collection = opened(write_beir(tmp_path / "toy", passages=TILE + 9))
     workspace = Workspace(tmp_path / "runs")
     how = OnDisk(workspace, indexes=(parse_index("flat"), parse_index("hnsw")), keep=True)
     run, figures_by_index = rank_on_disk(collection, FiniteEncoder(Coarse(), "letters"), how)
@@ -347,8 +350,7 @@ def test_search_on_disk_gives_the_same_run_and_removes_the_vectors(tmp_path: Pat
 
 
 def test_two_commands_do_not_share_half_written_vectors(tmp_path: Path) -> None:
-    collection = open_collection(write_beir(tmp_path / "toy"), final=False)
-    assert collection is not None
+    collection = opened(write_beir(tmp_path / "toy"))
     workspace, model = Workspace(tmp_path / "runs"), FiniteEncoder(Coarse(), "letters")
     other = threading.Thread(target=rank_on_disk, args=(collection, model, OnDisk(workspace)))
     with locked(lock_of(vectors_folder(workspace, collection, "letters"))):
@@ -364,7 +366,7 @@ def test_deep_json_odd_literals_and_other_encodings_are_reported(tmp_path: Path)
     corpus = folder / "corpus.jsonl"
     corpus.write_text('{"_id": "1", "text": ' + "[" * 5000 + "]" * 5000 + "}\n" + corpus.read_text())
     with pytest.raises(BadInput, match=r"corpus\.jsonl, line 1: must be a JSON object"):
-        open_collection(folder, final=False)
+        opened(folder)
     from stillhouse.corpora.published.judged import _claims
 
     claims = tmp_path / "corpus.csv"
@@ -405,8 +407,8 @@ def test_what_a_collection_holds_is_what_is_measured(tmp_path: Path) -> None:
         [*numbered(texts), '{"_id": "n", "text": null}', '{"_id": "+", "text": "aab"}'],
         "".join(f"{at} 0 {at} 1\n" for at in range(4)) + "n 0 n 1\n+ 0 3 1\n+ 0 x 2\n3 0 e -1.0\n",
     )
-    collection = open_collection(folder, final=False)
-    assert collection is not None and list(collection.queries) == ["0", "1", "2", "3", "+"]
+    collection = opened(folder)
+    assert list(collection.queries) == ["0", "1", "2", "3", "+"]
     assert [entry.text for entry in collection.stream()] == [*texts, "bbb", "aab."]
     assert collection.own == {"+": 5} and len(collection.notes) == 3
     run = rank_collection(collection, Coarse())
@@ -422,8 +424,8 @@ def test_what_a_collection_holds_is_what_is_measured(tmp_path: Path) -> None:
         )
     dropped = read_task(workspace, TaskFiles(str(folder), test="dev", drop_own_ids=True)).dev
     own = open_judgements(workspace, dropped).own_N2
-    collection = open_collection(folder, drop_own_ids=True)
-    assert collection is not None and set(collection.own.values()) == {5}
+    collection = opened(folder, drop_own_ids=True)
+    assert set(collection.own.values()) == {5}
     assert set(own[:, 1].tolist()) <= {5}, "judged pairs stay"
     with pytest.raises(BadInput, match="must have no blank, but 'a b' has one"):
         write_run(tmp_path / "run", {"q": [("a b", 1.0)]})
@@ -453,8 +455,7 @@ def random_collection(folder: Path, draw: np.random.Generator) -> tuple[JudgedCo
         ]
     own = bool(draw.integers(2))
     write_toy(folder, corpus, numbered(asked), "\n".join(lines))
-    collection = open_collection(folder, drop_own_ids=own)
-    assert collection is not None
+    collection = opened(folder, drop_own_ids=own)
     for name, text in collection.queries.items():
         same = name in texts and name not in collection.qrels[name] and (own or texts[name] == text)
         assert (name in collection.own) == same

@@ -14,7 +14,7 @@ from small_experiment import sentences
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
-from stillhouse.corpora.published.judged import layout_of, open_collection
+from stillhouse.corpora.published.judged import find_collections, layout_of
 from stillhouse.corpora.tables import open_judgements, open_rows, open_texts
 from stillhouse.evaluation.benchmarks.retrieval import rank_collection
 from stillhouse.evaluation.suites import run_suite
@@ -105,8 +105,8 @@ def test_its_figures_select_and_are_those_of_the_published_suite(
     assert ready(own, collection__metric="mrr@10").setting.dev.select == "collection_cosine_mrr@10"
     assert ready(own, selection__by="agreement").setting.dev.select == "agreement_spearman_cosine"
     for final, suite in ((False, prepared.setting.dev), (True, prepared.test)):
-        published = open_collection(folder, final=final)
-        assert published is not None and published.own == ({} if final else {"q3": 60})
+        (published,), _ = find_collections(str(folder), final=final)
+        assert published.own == ({} if final else {"q3": 60})
         reference = run_figures(rank_collection(published, model), published.qrels)
         figures = run_suite(suite, model, workspace)
         for name in ("ndcg@10", "mrr@10", "recall@10"):

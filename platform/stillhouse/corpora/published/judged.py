@@ -157,22 +157,25 @@ def find_collections(
             names = sorted({layout.folder.name for layout in every})
             raise BadInput(f"no collection {name!r} under {root}. {nearest(name, names)}")
     wanted = "test" if final else split or "dev"
+    chosen = {name: _split_of(layout, wanted, named=bool(split)) for name, layout in layouts.items()}
     lacking = [
-        f"{name} has no {wanted} judgements (it has: {', '.join(layout.splits) or 'none'})"
-        for name, layout in layouts.items()
-        if _split_of(layout, wanted, named=bool(split)) is None
+        f"{name} has no {wanted} judgements (it has: {', '.join(layouts[name].splits) or 'none'})"
+        for name, found in chosen.items()
+        if found is None
     ]
     if lacking and (only or len(lacking) == len(layouts)):
         raise BadInput(
             f"a collection must have the split that is measured, but {lacking[0]}. Name one that it has with "
             "--split, such as train; --final opens test."
         )
-    found = (
-        open_collection(layout.folder, final=final, split=split, drop_own_ids=drop_own_ids)
-        for layout in (layouts[name] for name in only or layouts)
-    )
     notes = tuple(f"{each}: left out" for each in lacking)
-    return [collection for collection in found if collection is not None], notes
+    wanted_of = ((layouts[name], chosen[name]) for name in only or layouts)
+    opened = (
+        open_split(layout, *layout.splits[found], drop_own_ids=drop_own_ids)
+        for layout, found in wanted_of
+        if found is not None
+    )
+    return list(opened), notes
 
 
 def _layouts(root: str) -> Iterator[Layout]:
@@ -180,17 +183,6 @@ def _layouts(root: str) -> Iterator[Layout]:
     for place in (Path(root) / each for each in PLACES):
         folders = (path for path in [place, *place.glob("*")] if path.is_dir())
         yield from filter(None, map(layout_of, sorted(folders)))
-
-
-def open_collection(
-    folder: Path, *, final: bool = False, split: str = "", drop_own_ids: bool = False
-) -> JudgedCollection | None:
-    """Open the collection in a folder; None if there is none, or none of this split."""
-    layout = layout_of(folder)
-    if layout is None:
-        return None
-    chosen = _split_of(layout, "test" if final else split or "dev", named=bool(split))
-    return None if chosen is None else open_split(layout, *layout.splits[chosen], drop_own_ids=drop_own_ids)
 
 
 def _split_of(layout: Layout, wanted: str, *, named: bool) -> str | None:
@@ -243,11 +235,7 @@ def open_split(
         BadInput: If a file is missing or malformed, or names an unknown id; the message names the line.
     """
     judged = read_judged(layout, judgements, topics)
-    passages = _known(layout, judged, drop_own_ids=drop_own_ids)
-    if unknown := judged.passages - passages.judged:
-        lines = ((line, passage) for line, _, passage, _ in _judgements(layout, judgements))
-        line, name = next((line, passage) for line, passage in lines if passage in unknown)
-        raise BadInput(f"{judgements}, line {line}: must name an existing passage, but {name!r} is not one.")
+    own, notes = _own_passages(layout, judged, judgements, drop_own_ids=drop_own_ids)
     split = next((name for name, files in layout.splits.items() if files[0] == judgements), judgements.stem)
     return JudgedCollection(
         layout.folder.name,
@@ -255,8 +243,8 @@ def open_split(
         judged.queries,
         judged.qrels,
         lambda: (entry for entry in layout.read(layout.documents) if _is_text(entry)),
-        passages.own,
-        (*judged.notes, *passages.notes),
+        own,
+        (*judged.notes, *notes),
         (layout.documents, topics, judgements),
     )
 
@@ -330,16 +318,10 @@ def _queries_of_others(layout: Layout, judgements: Path, topics: Path) -> set[st
     return {query for _, query, _, gain in lines if gain > 0}
 
 
-class _Passages(NamedTuple):
-    """The judged passages that exist, those that are a query (see `JudgedCollection`), and notes."""
-
-    judged: set[str]
-    own: dict[str, int]
-    notes: list[str]
-
-
-def _known(layout: Layout, judged: JudgedQueries, *, drop_own_ids: bool) -> _Passages:
-    """Read the passages once."""
+def _own_passages(
+    layout: Layout, judged: JudgedQueries, judgements: Path, *, drop_own_ids: bool
+) -> tuple[dict[str, int], list[str]]:
+    """Read the passages once: those that are a query (see `JudgedCollection.own`), and notes."""
     path, named = layout.documents, judged.passages
     found, unusable, rows = set[str](), list[int](), 0
     own: dict[str, int] = {}
@@ -355,6 +337,11 @@ def _known(layout: Layout, judged: JudgedQueries, *, drop_own_ids: bool) -> _Pas
         rows += 1
     if not rows:
         raise BadInput(f"a collection must have passages, but {path} has none.")
+    for line, _, name, _ in _judgements(layout, judgements) if named - found else ():
+        if name not in found:
+            raise BadInput(
+                f"{judgements}, line {line}: must name an existing passage, but {name!r} is not one."
+            )
     notes, name = [], layout.folder.name
     if unusable:
         at = ", ".join(str(line) for line in unusable[:3])
@@ -365,7 +352,7 @@ def _known(layout: Layout, judged: JudgedQueries, *, drop_own_ids: bool) -> _Pas
             f"{len(own)} passages of {name} have the {same} of a query that they are not judged for: "
             "dropped from what it finds"
         )
-    return _Passages(found, own, notes)
+    return own, notes
 
 
 def _is_text(entry: Entry) -> bool:

@@ -302,18 +302,10 @@ def read_scored(
     refresh: bool = False,
     schema: Schema = SCORED,
 ) -> Examples:
-    """Read scored text as examples, as `read_labelled` does labelled text.
+    """Read scored text as examples, as `read_labelled` does labelled text, with the same arguments.
 
-    A row with several positives gives one example for each of them, with the same negatives.
-
-    Args:
-        workspace: As `read_labelled`, like those that follow.
-        source: JSON lines, CSV, TSV or Parquet: a file, a folder or a glob; or ``hf:name[:config][:split]``.
-        negatives: Number of hard negatives per example (K), the first ones; rows with fewer are set aside. 0
-            takes as many as the row with the fewest has.
-        limit: Number of examples to take.
-        refresh: Ignore the cache.
-        schema: Columns whose names do not tell their role, and which rows are used.
+    A row with several positives gives one example for each of them, with the same negatives. Of these the
+    first K are taken, and rows with fewer are set aside; 0 takes as many as the row with the fewest has.
 
     Returns:
         ``query``, ``passage`` and ``negatives``, (N, K), which are rows of the passages' table; value

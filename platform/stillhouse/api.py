@@ -17,7 +17,7 @@ from stillhouse.core.remotes import default_remote
 from stillhouse.experiments.budget import DISTIL, Budget
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.experiments.fields import experiment_of, flattened
+from stillhouse.experiments.fields import experiment_of
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.memory import in_files
@@ -505,19 +505,11 @@ def _sweep(
 ) -> "SweepOptions":
     """Check what `sweep` searches, and put its options together."""
     from stillhouse.methods import load_method
-    from stillhouse.sweeps.begun import ended_sweep, experiment_like, search_in_sweep
     from stillhouse.sweeps.checks import fixed_values, sweep_options
-    from stillhouse.sweeps.runs import base_run, experiment_in
+    from stillhouse.sweeps.runs import sweep_run
 
     refuse_unknown(search, Search)
-    root, file, like = root_folder(search.get("root")), search.get("space"), search.get("like")
-    scale, data_root = search.get("scale", ""), str(search.get("data_root", ""))
-    begun = ended_sweep(like, root.resolve()) if like else None
-    base = base_run(file or begun, method=method, preset=preset, scale=scale, data_root=data_root)
-    if begun:
-        own = {} if method or file else {"space": begun}
-        search = {**search_in_sweep(begun), **search, **own}
-        experiment = experiment or experiment_like(begun, flattened(base.experiment if file else {}))
-    experiment = experiment or experiment_in(base, data_root=data_root)
+    root = root_folder(search.get("root"))
+    base, search, experiment = sweep_run(search, root, method, preset, experiment)
     fixed = fixed_values(load_method(base.method), values or {}, "values")
     return sweep_options(base.method, in_files(experiment, root), fixed=fixed, preset=base.preset, **search)

@@ -47,8 +47,8 @@ def test_the_tables_of_a_card(form: str) -> None:
 
 WRITTEN: dict[str, tuple[Callable[[], str], list[tuple[int, int]]]] = {
     "trials": (lambda: trial_table_markdown(TRIALS, QUALITY, {QUALITY: 0.6}), [(5, 12)]),
-    "comparison": (lambda: comparison_table_markdown(TESTED), [(4, 8)]),
-    "description": (lambda: sweep_description(TRIALS, QUALITY, TESTED, "m"), [(4, 8), (5, 7)]),
+    "comparison": (lambda: comparison_table_markdown(TESTED), [(4, 10)]),
+    "description": (lambda: sweep_description(TRIALS, QUALITY, TESTED, "m"), [(4, 10), (5, 7)]),
     "reuse": (lambda: reuse_table_markdown([Reuse("distil", 1, 2, 3.0, 4.0)]), [(1, 5)]),
     "compare": (lambda: as_markdown(compared(), EVIL), [(3, 8)]),
 }
@@ -105,7 +105,7 @@ def test_the_page_of_a_sweep(tmp_path: Path) -> None:
     study = study_of(tmp_path / "study.db", trials(12))
     folder = write_figures(tmp_path, records, QUALITY, study=study, tested=TESTED, title=EVIL)
     tables = html_tables((folder / "sweep.html").read_text())
-    assert [shape(table) for table in tables] == [(4, 8), (13, 7), (2, 4)]
+    assert [shape(table) for table in tables] == [(4, 10), (13, 7), (2, 4)]
     assert tables[1][1][0] == "*refit of 2"
 
 

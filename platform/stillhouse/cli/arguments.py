@@ -62,7 +62,7 @@ FLAGS: Mapping[str, str] = {
 }
 """Flags of fields, and their paths; `--set PATH=VALUE` reaches every field."""
 SHOWN = (
-    *("teacher", "student", "layers", "corpus", "column", "sentences", "labelled", "pairs"),
+    *("teacher", "student", "layers", "corpus", "column", "sentences", "labelled"),
     "dev_collection",
     *("max_length", "distil_budget", "finetune_budget", "data_root", "select", "seed"),
 )
@@ -194,14 +194,17 @@ def new_command(
     commands: "_SubParsersAction[ArgumentParser]", name: str, what: str, examples: str
 ) -> ArgumentParser:
     """Add a command with what it does and examples of it."""
-    return commands.add_parser(
+    command = commands.add_parser(
         name,
+        add_help=False,
         help=what,
         description=what[0].upper() + what[1:] + ".",
         epilog=f"examples:\n  {examples}",
         formatter_class=_OneLine,
         usage=f"stillhouse {name} [options]" if name in _SHORT_USAGE else None,
     )
+    command.add_argument("-h", "--help", action="help", help=SUPPRESS)  # Who reads it has found it.
+    return command
 
 
 _SHORT_USAGE = ("sweep", "train", "doctor", "plan", "embed", "evaluate", "mine")

@@ -4,10 +4,10 @@ from argparse import ArgumentParser, Namespace, _SubParsersAction
 from dataclasses import asdict
 
 from stillhouse.cli.arguments import add_experiment, add_file, add_local, add_method, add_where, new_command
-from stillhouse.cli.options import asked
+from stillhouse.cli.options import asked, root_of
 from stillhouse.cli.run import write_results
 from stillhouse.core.console import show
-from stillhouse.preflight.finding import LEVELS, has_errors
+from stillhouse.preflight.finding import LEVELS, from_the_worst, has_errors
 from stillhouse.search.keywords import Place
 from stillhouse.sweeps.session import session_of
 
@@ -37,8 +37,9 @@ def run(options: Namespace) -> int:
     Returns:
         1 if there is an error among the findings, else 0.
     """
-    from stillhouse.cli.method_values import trainings_of
+    from stillhouse.cli.method_values import fixed_of, trainings_of
     from stillhouse.preflight.examination import examine
+    from stillhouse.sweeps.search_findings import findings_beside
 
     trainings = trainings_of(options)
     reports, every = [], []
@@ -56,6 +57,10 @@ def run(options: Namespace) -> int:
                 device=device,
                 workers=options.workers or 1,
             )
+            if not training.name:  # Of variants there is no search.
+                fixed, root = fixed_of(options, training.method), root_of(options)
+                beside = findings_beside(training, root, options.file, options.scale, fixed, options.preset)
+                findings = from_the_worst([*findings, *beside])
             for finding in findings:
                 show(str(finding))
             named = {"variant": training.name} if training.name else {}

@@ -34,9 +34,7 @@ def without_idle(context: Context, space: Space, *, quiet: bool = False) -> Spac
     Raises:
         BadInput: Nothing is left to search.
     """
-    draws = np.random.default_rng(0).random((_POINTS, len(space.domains)))
-    tried = [*space.probes(context.refusal), *({**space.fixed, **space.at(list(draw))} for draw in draws)]
-    idle = [name for name, effect in effects(context, space, tried).items() if effect == frozenset()]
+    idle = idle_in(context, space)
     if not idle:
         return space
     require(
@@ -49,6 +47,13 @@ def without_idle(context: Context, space: Space, *, quiet: bool = False) -> Spac
         say(f"not searched, since with these budgets and data nothing depends on it: {', '.join(idle)}")
     kept = {name: value for name, value in (space.first or {}).items() if name in idle}
     return replace(space.without(*idle), fixed={**space.fixed, **kept})
+
+
+def idle_in(context: Context, space: Space) -> list[str]:
+    """List what changes nothing in any plan."""
+    draws = np.random.default_rng(0).random((_POINTS, len(space.domains)))
+    tried = [*space.probes(context.refusal), *({**space.fixed, **space.at(list(draw))} for draw in draws)]
+    return [name for name, effect in effects(context, space, tried).items() if effect == frozenset()]
 
 
 def effects(context: Context, space: Space, tried: Iterable[Mapping[str, Any]] = ()) -> dict[str, Effect]:

@@ -19,15 +19,15 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.redaction import names_secret
 from stillhouse.evaluation.cost import latency_ms
 from stillhouse.methods import load_method
+from stillhouse.search.looks import missed_rungs, refusals
 from stillhouse.search.observer import Observer
 from stillhouse.search.options import LATENCY, SIZE, SweepOptions
 from stillhouse.search.published_sweep import PublishedSweep
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.scheduler import StudyScheduler
-from stillhouse.search.schedulers import load_scheduler, unmet
+from stillhouse.search.schedulers import load_scheduler
 from stillhouse.search.searcher import ExplainErrors, StudySearcher
 from stillhouse.search.shared_stages import first_point
-from stillhouse.search.space import Space
 from stillhouse.search.study_backup import STUDY
 from stillhouse.search.trial import Context, run_trial
 from stillhouse.training.models import encoder_in
@@ -63,13 +63,9 @@ def search(
     observer.over.update(record.number for record in known if record.state != "RUNNING")
     left = options.trials - sum(record.state != "RUNNING" for record in known)
     say(_announce(options, budget, len(known), left, observer.search))
-    if refused := _refusals(options.space, context):
-        say(refused)
-    if missed := unmet(context.plan(first_point(options.space)), len(context.points)):
-        say(
-            f"  {missed} of {len(context.points)} points at which {options.scheduler} judges fall on another "
-            "evaluation: these stages have too few steps"
-        )
+    for said in (refusals(options.space, context), missed_rungs(options.space, context, options.scheduler)):
+        if said:
+            say(f"  {said}")
     if options.space.first and left > 0:
         say(_describe_first(options, context))
     if left > 0:
@@ -271,16 +267,6 @@ def _announce(options: SweepOptions, budget: int, known: int, left: int, title: 
     count = len(options.space.domains)
     names = f"{count} hyper-parameter{'s' if count != 1 else ''} (section {options.space.section}, {size})"
     return f"{title}: {options.sampler} over {names}, {start}, {budget:,} examples each"
-
-
-def _refusals(space: Space, context: Context) -> str:
-    """Say how many points of the space the method refuses, and the first reason; empty if it refuses none."""
-    points = list(space.sample())
-    reasons = [reason for reason in map(context.refusal, points) if reason]
-    if not reasons:
-        return ""
-    every = "points" if len(points) == space.points else "points drawn from it"
-    return f"  {len(reasons)} of {len(points)} {every} are refused, and not tried: {reasons[0]}"
 
 
 def _describe_first(options: SweepOptions, context: Context) -> str:

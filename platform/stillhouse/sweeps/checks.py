@@ -121,6 +121,15 @@ def _section(sampler: str, path: Path | str) -> str:
     return "continuous" if ranges or sections == ("continuous",) else "space"
 
 
+def _shipped(method: str) -> Path:
+    return Path(__file__).resolve().parents[3] / "search_spaces" / f"{method}.yaml"
+
+
+def has_space(method: str) -> bool:
+    """Return whether a search space is shipped with a method."""
+    return _shipped(method).exists()
+
+
 def default_space(method: str) -> Path:
     """Find the search space that is shipped with a method.
 
@@ -128,7 +137,7 @@ def default_space(method: str) -> Path:
         BadInput: The method has none.
     """
     load_method(method)
-    shipped = Path(__file__).resolve().parents[3] / "search_spaces" / f"{method}.yaml"
+    shipped = _shipped(method)
     if not shipped.exists():
         raise BadInput(f"a search space must be given for {method}, which comes with none. Use --space FILE.")
     return shipped
@@ -253,7 +262,7 @@ def with_steps(
     """
     notes: list[str] = []
     budget = experiment.budget
-    setting = _as_long_as_stated(experiment.sketch(teacher), budget)
+    setting = as_long_as_stated(experiment.sketch(teacher), budget)
     names = [field.name for field in dataclasses.fields(hp) if field.name.endswith("batch_size")]
     for name in () if budget.batch_tokens else [name for name in names if name not in given]:
         size = before = getattr(hp, name)
@@ -341,7 +350,7 @@ def _checking(
         hp = hyper_parameters(method, values, preset)
         weighted(setting, values)
         probe(method, hp, setting, layers=layers)
-        method.plan(hp, _as_long_as_stated(setting, experiment.budget))
+        method.plan(hp, as_long_as_stated(setting, experiment.budget))
         check_fraction(method, hp, setting, experiment.budget)
         if hasattr(method, "check_given"):
             method.check_given(values, setting)
@@ -359,7 +368,7 @@ def _checking(
     return teacher, check
 
 
-def _as_long_as_stated(setting: Setting, budget: Budget) -> Setting:
+def as_long_as_stated(setting: Setting, budget: Budget) -> Setting:
     """The setting with the lengths of stages that a user states; a stage shorter than a batch is refused."""
     return dataclasses.replace(
         setting,

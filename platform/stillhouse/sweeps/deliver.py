@@ -164,6 +164,7 @@ def deliver(
         "stages": stages,
         "verdict": verdict.report(),
         "headline": first,
+        "apart": apart_lines(trial.record, against),
         "remarks": remarks,
         "registered_as": register_as if register_anyway or not verdict.worse_than else None,
         **findings.report(),
@@ -378,6 +379,7 @@ def _track(
     ]
     first = report["headline"]
     said = [*([f"{first[0].upper()}{first[1:]}."] if first else []), *report["remarks"]]
+    said += [f"{line[0].upper()}{line[1:]}." for line in report["apart"]]
     text = "\n\n".join([f"# Sweep {observer.name}", *said, *tables])
     write_atomically(folder / "report.md", f"{text}\n".encode())
     observer.tracker.artifact(observer.key, folder / "report.md")

@@ -9,10 +9,11 @@ from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
 from stillhouse.experiments.budget import Refit
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.experiments.fields import changed, experiment_of, merged, opts_out, with_file
+from stillhouse.experiments.fields import changed, experiment_of, flattened, merged, opts_out, with_file
 from stillhouse.experiments.teacher_weights import weighted_experiment, without_weights
 from stillhouse.methods import Method, hyper_parameters, load_method, with_defaults
 from stillhouse.search.experiment_file import Run, load_base, load_runs, variants_named
+from stillhouse.sweeps.begun import ended_sweep, experiment_like, search_in_sweep
 from stillhouse.sweeps.checks import check_plans, fixed_values, with_steps
 from stillhouse.values.data import Teacher
 
@@ -152,6 +153,32 @@ def base_run(
         refuse_without_file(scale=scale)
         return _without_file(method, preset, "sweep", "--space FILE")
     return _named(load_base(file, scale=scale, data_root=data_root), method, preset)
+
+
+def sweep_run(
+    search: Mapping[str, Any], root: Path, method: str, preset: str, experiment: Experiment | None
+) -> tuple[Run, Mapping[str, Any], Experiment]:
+    """The method and preset of a sweep, its search and its experiment, which another sweep may state.
+
+    Args:
+        search: The keywords of `Search`.
+        root: The workspace's folder.
+        method: See `base_run`.
+        preset: See `base_run`.
+        experiment: None takes that of ``like``, or of the file.
+
+    Raises:
+        BadInput: See `base_run`; or ``like`` names no sweep that has delivered its student.
+    """
+    file, data_root = search.get("space"), str(search.get("data_root", ""))
+    begun = ended_sweep(search["like"], root.resolve()) if search.get("like") else None
+    scale = search.get("scale", "")
+    base = base_run(file or begun, method=method, preset=preset, scale=scale, data_root=data_root)
+    if begun:
+        own = {} if method or file else {"space": begun}
+        search = {**search_in_sweep(begun), **search, **own}
+        experiment = experiment or experiment_like(begun, flattened(base.experiment if file else {}))
+    return base, search, experiment or experiment_in(base, data_root=data_root)
 
 
 def only_one(runs: Sequence[Run], file: Path | str) -> Run:

@@ -61,11 +61,11 @@ def test_parts_are_swapped_wherever_they_are() -> None:
     suite = DevSuite((spec(Agreement, store=joined, pairs=3),), select="x")
     other = replace(NEAR, prompt="query: ")
 
-    def change(part: object) -> object:
-        return other if part == NEAR else part
+    def change(store: Store) -> Store:
+        return other if store == NEAR else store
 
-    found = swapped({"dev": suite, "mined": (MINED,)}, change)
+    found = swapped({"dev": suite, "mined": (MINED,)}, Store, change)
     assert reached(Store, found) == [other, FAR]
-    assert swapped(suite, lambda part: part) is suite
-    kept = swapped((MINED, NEAR), change, but=Examples)
+    assert swapped(suite, Store, lambda part: part) is suite
+    kept = swapped((MINED, NEAR), Store, change, but=Examples)
     assert kept[0] is MINED and kept[1] == other

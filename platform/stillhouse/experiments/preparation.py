@@ -34,7 +34,7 @@ from stillhouse.teachers.kinds import kind_of
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.training.inputs import get
 from stillhouse.values.data import Examples, Store, StoreEnsemble, TableStore, Teacher, TextTable
-from stillhouse.values.graph import missing, reached, swapped
+from stillhouse.values.graph import missing, of_kind, reached, swapped
 from stillhouse.values.kinds import Kind
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import DevSuite, TestSuite
@@ -285,7 +285,7 @@ class Preparation:
         Args:
             asked: Stages, suites, stores, or whatever else names what is to be made.
         """
-        stores = [each for each in missing(asked, self.workspace.finished) if isinstance(each, Store)]
+        stores = of_kind(Store, missing(asked, self.workspace.finished))
         decided = ((each, self.runtimes.decide(each)) for each in stores)
         self._decided |= {each.fingerprint: chosen for each, chosen in decided if chosen != each}
         asked = self.settled(asked)
@@ -299,17 +299,11 @@ class Preparation:
     def settled(self, value: T) -> T:
         """The same with the runtimes of the stores that were made; suites search what a pool has sampled."""
 
-        def decided(part: Any) -> Any:
-            return self._decided.get(part.fingerprint, part) if isinstance(part, Store) else part
+        def sampled(pool: Pool) -> object:
+            return build_pool(self.workspace, pool) if self.workspace.finished(pool) else pool
 
-        def sampled(part: Any) -> Any:
-            is_there = isinstance(part, Pool) and self.workspace.finished(part)
-            return build_pool(self.workspace, part) if is_there else part
-
-        def in_suites(part: Any) -> Any:
-            return swapped(part, sampled) if isinstance(part, DevSuite) else part
-
-        return swapped(swapped(value, decided), in_suites)
+        value = swapped(value, Store, lambda store: self._decided.get(store.fingerprint, store))
+        return swapped(value, DevSuite, lambda suite: swapped(suite, Pool, sampled))
 
     def finish(self, *asked: object) -> Prepared:
         """Make what is asked for, and count what there is then; see `make`."""

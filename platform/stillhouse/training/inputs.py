@@ -14,7 +14,7 @@ from stillhouse.training.mining import Miner, build_mined
 from stillhouse.training.pair_scores import build_scored
 from stillhouse.training.recording import build_recorded
 from stillhouse.values.data import Examples, Mined, Recorded, Store, TokenTable
-from stillhouse.values.graph import missing
+from stillhouse.values.graph import missing, of_kind
 
 if TYPE_CHECKING:
     from stillhouse.core.types import IntArray
@@ -34,8 +34,7 @@ def get(
             rows take the resources of a training: with actors they are left to whoever trains.
     """
     found = missing(values, workspace.finished)
-    stores = [each for each in found if isinstance(each, Store)]
-    if stores:
+    if stores := of_kind(Store, found):
         _embed(stores, workspace, device=device, threads=threads, actors=actors)
     for each in found:
         if isinstance(each, Pool):

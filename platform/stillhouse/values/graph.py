@@ -12,6 +12,7 @@ from stillhouse.values.data import Made, Named
 from stillhouse.values.stage import Stage
 
 T = TypeVar("T")
+K = TypeVar("K")
 N = TypeVar("N", bound=Named)
 
 
@@ -25,6 +26,11 @@ def parts_of(value: object) -> Iterator[object]:
         yield from value
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         yield from (getattr(value, field.name) for field in dataclasses.fields(value))
+
+
+def of_kind(kind: type[K], values: Iterable[object]) -> list[K]:
+    """List the values of a kind among some values."""
+    return [each for each in values if isinstance(each, kind)]
 
 
 def reached(kind: type[N], *values: object) -> list[N]:
@@ -69,19 +75,20 @@ def missing(values: Iterable[object], finished: Callable[[Any], bool]) -> list[M
     return list(found.values())
 
 
-def swapped(value: T, change: Callable[[Any], Any], *, but: type | tuple[()] = ()) -> T:
+def swapped(value: T, kind: type[K], change: Callable[[K], object], *, but: type | tuple[()] = ()) -> T:
     """The same value with other parts.
 
     Args:
         value: The value.
-        change: Returns what takes the place of a part, wherever it is, or the part itself.
+        kind: Parts that are changed, wherever they are.
+        change: Returns what takes the place of one, or the part itself.
         but: Values that are kept whole.
     """
-    new: Any = change(value)
+    new: Any = change(value) if isinstance(value, kind) else value
     old = [] if isinstance(value, but) else list(parts_of(value))
     if new is not value or not old:
         return new  # type: ignore[no-any-return]
-    parts = [swapped(part, change, but=but) for part in old]
+    parts = [swapped(part, kind, change, but=but) for part in old]
     if all(part is before for part, before in zip(parts, old, strict=True)):
         return value
     if isinstance(value, Spec):

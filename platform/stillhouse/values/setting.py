@@ -194,16 +194,16 @@ class Setting(Loop):
         What selects stays as it is, so that trials with different weights are compared by one measure; so do
         hard negatives, which are mined once. The loss on held-out texts follows the weights.
         """
-
-        def change(part: Any) -> Any:
-            return dataclasses.replace(part, weights=weights) if isinstance(part, StoreEnsemble) else part
-
         learnt = (SentenceData, PairData, ParallelData)
+
+        def change(joined: StoreEnsemble) -> StoreEnsemble:
+            return dataclasses.replace(joined, weights=weights)
+
         data = {
-            key: swapped(value, change, but=Examples) if isinstance(value, learnt) else value
+            key: swapped(value, StoreEnsemble, change, but=Examples) if isinstance(value, learnt) else value
             for key, value in self.data.items()
         }
-        dev = dataclasses.replace(self.dev, held_out=swapped(self.dev.held_out, change))
+        dev = dataclasses.replace(self.dev, held_out=swapped(self.dev.held_out, StoreEnsemble, change))
         return dataclasses.replace(self, teacher=self.teacher.having(weights=weights), data=data, dev=dev)
 
     def rows_of(self, examples: Examples) -> int:

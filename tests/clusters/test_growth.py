@@ -83,7 +83,7 @@ def test_a_trial_leaves_a_node_that_is_drained(
     assert undisturbed.wait() == 0, undisturbed.said
     weights = _weights(tmp_path / "runs")
     (trial,) = json.loads((tmp_path / "r.json").read_text())["trials"]
-    # The same sweep once more: the students of its baseline are there, its trial is not.
+    # The same sweep once more, without its trial.
     shutil.rmtree(tmp_path / "runs" / "sweeps")
     (stage,) = (name for name, sha256 in weights.items() if sha256 == trial["attributes"]["weights_sha256"])
     shutil.rmtree(tmp_path / "runs" / "stages" / stage)

@@ -33,7 +33,7 @@ from stillhouse.sweeps.sweep import lock_of_sweep
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 ROOT = Path(__file__).resolve().parents[2]
-TRIALS, TEXTS = 4, 9000
+TRIALS, BASELINES, TEXTS = 4, 2, 9000
 REFIT = 32 * 600
 """Examples of the refit, five times those of a trial."""
 BEST = " (best student)"
@@ -78,6 +78,7 @@ class Job:
             "corpus": self.folder / "corpus.txt",
             "space": self.folder / space,
             "trials": TRIALS,
+            "baseline-trials": BASELINES,
             "concurrency": 1,
             "actors": 1,
             "sentences": 0,
@@ -228,7 +229,7 @@ def straight(job: Job) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def resumed(job: Job) -> dict[str, Any]:
-    """The job interrupted four times, and the report of the fifth start."""
+    """The job interrupted five times, and the report of the sixth start."""
 
     def embedding() -> bool:
         return job.found("stores/*/part-*") >= 1
@@ -239,6 +240,9 @@ def resumed(job: Job) -> dict[str, Any]:
     def in_a_later_trial() -> bool:
         return job.states()["RUNNING"] == 1 and job.complete() >= 1 and training()
 
+    def in_the_baseline() -> bool:
+        return job.found("stages/mse-*/checkpoints/step-*.pt") >= 1
+
     def refitting() -> bool:
         return job.complete() == TRIALS and training()
 
@@ -247,6 +251,7 @@ def resumed(job: Job) -> dict[str, Any]:
         (embedding, signal.SIGKILL, -signal.SIGKILL),
         (training, signal.SIGINT, 130),
         (in_a_later_trial, signal.SIGKILL, -signal.SIGKILL),
+        (in_the_baseline, signal.SIGKILL, -signal.SIGKILL),
         (refitting, signal.SIGTERM, 130),
     ):
         process = job.start_until(reached)
@@ -316,19 +321,22 @@ def test_every_trial_has_one_run(job: Job, resumed: dict[str, Any]) -> None:
     chains = Counter(" < ".join(chain(run, names, parents)) for run in names)
     sweep = "ibkd sweep ibkd"
     expected = [sweep]
-    for number in range(TRIALS):
-        expected += [f"trial {number} < {sweep}", f"distil < trial {number} < {sweep}"]
-    refit = f"refit of trial {resumed['report']['student']['trial']} < {sweep}"
-    expected += [refit, f"distil < {refit}"]
+    for who, title, stage, count in (
+        ("student", "", "distil", TRIALS),
+        ("baseline", "MSE baseline, ", "mse", BASELINES),
+    ):
+        tried = [f"{title}trial {number} < {sweep}" for number in range(count)]
+        tried.append(f"{title}refit of trial {resumed['report'][who]['trial']} < {sweep}")
+        expected += [*tried, *(f"{stage} < {run}" for run in tried)]
     assert chains == Counter(expected)
     steps = query(database, "select run_uuid, key, step, count(*) from metrics group by 1, 2, 3")
     assert {count for *_, count in steps} == {1}
     logged = Counter(run for run, key, *_ in steps if key == "loss")
     lines = [
         sum("loss" in line["metrics"] for line in read_metrics(path))
-        for path in job.root.glob("stages/distil-*/metrics.jsonl")
+        for path in job.root.glob("stages/*/metrics.jsonl")
     ]
-    assert sorted(logged.values()) == sorted(lines) and len(lines) == TRIALS + 1
+    assert sorted(logged.values()) == sorted(lines) and len(lines) == TRIALS + 1 + BASELINES + 1
 
 
 def chain(run: str, names: dict[str, str], parents: dict[str, str]) -> list[str]:

@@ -50,6 +50,8 @@ def _texts(folder: Path) -> None:
     (folder / "blank.txt").write_text("\n   \n\t\n")
     (folder / "latin1.txt").write_bytes("Grüße aus München\n".encode("latin-1") * 20)
     (folder / "utf16.txt").write_bytes("A text in two bytes per letter\n".encode("utf-16-le") * 20)
+    (folder / "marked.txt").write_bytes("A text with a mark at its start\n".encode("utf-16"))
+    _lines(folder / "columns.jsonl", [{"id": 1, "body": text} for text in TEXTS])
     (folder / "picture.txt").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8)
     (folder / "packed.txt").write_bytes(gzip.compress(b"a text\n" * 50))
     (folder / "cut.txt.gz").write_bytes(gzip.compress(np.random.default_rng(0).bytes(4000))[:2000])
@@ -133,18 +135,10 @@ def _experiments(folder: Path) -> None:
         "values-list": "method: ibkd\nvalues: [beta1]\n",
         "space-at-top": "method: ibkd\nspace: {gamma: [0.1, 0.5]}\n",
         "old": "method: ibkd\nexperiment: {corpus: pydocs}\n",
-        "empty-space": "method: ibkd\nsearch: {space: {}}\n",
         "unknown-searched": "method: ibkd\nsearch:\n  space: {gama: [0.1, 0.5]}\n",
-        "empty-list": "method: ibkd\nsearch:\n  space: {gamma: []}\n",
         "text-values": "method: ibkd\nsearch:\n  space: {gamma: [low, high]}\n",
-        "low-above-high": "method: ibkd\nsearch:\n  space: {gamma: {low: 2.0, high: 1.0}}\n",
-        "log-of-zero": "method: ibkd\nsearch:\n  space: {gamma: {low: 0.0, high: 1.0, log: true}}\n",
-        "no-high": "method: ibkd\nsearch:\n  space: {gamma: {low: 0.1}}\n",
-        "unknown-rule": "method: ibkd\nsearch:\n  space: {gamma: {low: 0.1, high: 1.0, lgo: true}}\n",
         "nan-range": "method: ibkd\nsearch:\n  space: {gamma: {low: .nan, high: 1.0}}\n",
         "infinite": "method: ibkd\nsearch:\n  space: {gamma: {low: 0.1, high: .inf}}\n",
-        "first-outside": "method: ibkd\nsearch:\n  space: {gamma: [0.1, 0.5]}\n  first: {beta_1: 2}\n",
-        "fixed-and-searched": "method: ibkd\nsearch:\n  space: {gamma: [0.1, 0.5]}\n  fixed: {gamma: 0.1}\n",
         "null-searched": "method: ibkd\nsearch:\n  space: {gamma: }\n",
         "bad-variant": "method: ibkd\nvariants: {a: 7}\n",
         "variants": "method: ibkd\nvariants: {small: {seed: 1}, large: {seed: 2}}\n",

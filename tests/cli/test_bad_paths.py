@@ -25,17 +25,10 @@ def test_ordinary_names_are_accepted(name: str) -> None:
     check_name(name, "a sweep")
 
 
-def test_a_root_that_cannot_be_a_folder_is_refused_in_words(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_root_that_cannot_be_a_folder_is_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    (tmp_path / "corpus.txt").write_text("One text.\n")
     for root in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/stillhouse")):
-        flags = ["--root", str(root), "--corpus", str(tmp_path / "corpus.txt"), "--local"]
-        assert main(["embed", *flags]) == 2
-        told = capsys.readouterr().err
-        assert "a workspace must be a folder that can be written" in told and str(root) in told
-        with pytest.raises(BadInput, match="another --root"):
+        with pytest.raises(BadInput, match=r"a folder that can be written.*another --root"):
             Workspace(root).claim()
 
 

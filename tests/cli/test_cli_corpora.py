@@ -162,33 +162,6 @@ def test_wikipedia_is_split_into_sentences(
     assert f"WikiExtractor, English; {len(ROWS)} rows read: {len(ROWS)} kept" in capsys.readouterr().err
 
 
-@each_row(
-    ("name", "content", "more", "message"),
-    [
-        ("c.csv", b"id,body\n1,One row.\n", ["--column", "text"], "Its columns: id, body"),
-        ("c.jsonl", b'{"id": 1, "body": "x"}\n', [], "one column, or one named text"),
-        ("c.txt", b"", [], "nonempty"),
-        ("c.txt", "\n".join(ROWS).encode("utf-16"), [], "UTF-16"),
-        ("c.parquet", b"PAR1 and no more", [], "complete Parquet file"),
-        ("c.txt", b"Only one row.\n", [], "at least 50 texts"),
-    ],
-)
-def test_a_bad_corpus_is_one_message(
-    name: str,
-    content: bytes,
-    more: list[str],
-    message: str,
-    tmp_path: Path,
-    tiny_model: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    (tmp_path / name).write_bytes(content)
-    assert embed(tmp_path / "runs", str(tmp_path / name), tiny_model, *more) == 2
-    *before, last = capsys.readouterr().err.splitlines()
-    assert message in last and not any("stillhouse: " in line for line in before)
-    assert not list((tmp_path / "runs").glob("stores/*"))
-
-
 def test_the_texts_of_every_variant_of_a_file_are_embedded(
     tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

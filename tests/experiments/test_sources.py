@@ -225,39 +225,6 @@ def test_a_wrong_mix_is_refused(sources: Any, more: dict[str, object], message: 
         experiment_of(merged({}, {"sentences.sources": sources, "sentences.count": 60, **more}))
 
 
-@each_row(
-    ("sources", "message"),
-    [
-        ('[{"corpus": "c.txt", "share": 0}]', "sum to something positive"),
-        ('[{"corpus": "c.txt", "share": -1}]', "share=-1"),
-        ('[{"corpus": "c.txt", "role": "asker"}]', "role='asker'"),
-        ('[{"corpus": "c.txt", "longer": "fold"}]', "longer='fold'"),
-        ('[{"corpus": "c.txt", "longer": "pack", "split": true}]', "not both"),
-        ('[{"corpus": "c.txt"}, {"corpus": "nowhere.txt"}]', "nowhere.txt"),
-        ('[{"corpus": "c.txt"}, {"corpus": "empty.txt"}]', "empty"),
-        ('[{"corpus": "c.txt"}, {"corpus": "blank.txt"}]', "blank.txt has none"),
-        ("c.txt", "must be a JSON list of mappings"),
-    ],
-)
-def test_the_command_line_answers_a_wrong_mix_with_one_message(
-    sources: str,
-    message: str,
-    tiny_model: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("c.txt").write_text("\n".join(sentences(120)))
-    Path("empty.txt").touch()
-    Path("blank.txt").write_text("  \n \n")
-    arguments = ["embed", "--local", "--device", "cpu", "--teacher", str(tiny_model), "--root", "root"]
-    assert main([*arguments, "--sources", sources, "--sentences", "100"]) == 2
-    told = capsys.readouterr()
-    assert message in told.err and "Traceback" not in told.err
-    assert not list(Path("root").rglob("manifest.json"))
-
-
 def test_the_command_line_embeds_a_mix(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

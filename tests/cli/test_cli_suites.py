@@ -305,7 +305,7 @@ class Broken:
         vectors[[text == self.text for text in texts]] = np.nan
         return vectors
 
-    def found(self, *_: Any) -> Any:
+    def found(self, *_: Any, **head: str | bool | None) -> Any:
         """Stand for what `find_model` finds under any name."""
         parts = {"megabytes": lambda: None, "open": lambda device: self, "identity": lambda: "0"}
         return SimpleNamespace(title="broken", **parts)

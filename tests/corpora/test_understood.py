@@ -108,7 +108,7 @@ NLI = [("Bees dance.", "They do.", 1), ("Bees dance.", "They do not.", 0), ("Bee
                 schema=Schema(labels="0: contradiction, 1: entailment, 2: neutral"),
             ),
             [
-                "n: JSON; 3 rows read: 1 kept, 0 duplicates, 1 contradiction (hard negatives), "
+                "n: JSON, English; 3 rows read: 1 kept, 0 duplicates, 1 contradiction (hard negatives), "
                 "1 without a sentence; labels 1 (entailment): 1, 0 (contradiction): 1, 2 (neutral): 1",
                 "  query     <- premise      Bees dance.",
                 "  passage   <- hypothesis   They do.",

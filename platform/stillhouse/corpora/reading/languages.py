@@ -23,7 +23,7 @@ _BY_LETTER = {
 }
 """Letters that another language of the script has, and the commonest one has not."""
 _BY_WORD = {
-    "en": "the of and to is in that for it with as was are this you be on not from",
+    "en": "the of and to is in that for it with as was are this you be on not from do how what",
     "de": "der die das und ist nicht ein eine zu mit von für auf sich dem im den sie",
     "fr": "le les des et est une dans que pour du qui pas sur au nous il ce avec",
     "es": "el los las de que y en una es por con para del se su lo al como",

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_experiment import quick_experiment  # type: ignore[import-not-found]
+from small_experiment import quick_experiment
 
 from stillhouse.cli.main import main
 from stillhouse.search.options import SweepOptions

@@ -417,7 +417,9 @@ def test_the_bytes_do_not_depend_on_the_number_of_actors(
         seen: list[tuple[int, int]] = []
         capfd.readouterr()
         build_store(space, store, actors=actors, progress=lambda *now, seen=seen: seen.append(now))
-        assert capfd.readouterr().err == ""
+        # Ray's C++ core remarks on every actor that has arguments and may start again.
+        told = [line for line in capfd.readouterr().err.splitlines() if "core_worker.cc" not in line]
+        assert not told
         assert seen[-1] == (44, 44) and len(seen) == 5
         assert verify_store(space.path(store)) == []
         built_shards.append(files(space.path(store)))

@@ -20,8 +20,8 @@ from sentences import sentences
 from served import PEERS_PYTHON, Served, write_texts
 
 from stillhouse.core.tokenizing import FastTokenizer
-from stillhouse.teachers.agreement import lowest_cosine
 from stillhouse.teachers.embedding import resolve_compute
+from stillhouse.teachers.runtime_check import lowest_cosine
 from stillhouse.teachers.runtimes import why_not
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.values.data import COMPILE, RUNTIMES

@@ -28,7 +28,7 @@ from stillhouse.core.devices import has_device
 from stillhouse.core.identity import Spec, spec
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.losses.crd import CRD
-from stillhouse.losses.memory import MemoryBank
+from stillhouse.losses.memory_bank import MemoryBank
 from stillhouse.objectives.contrasts import ContrastiveDistillation, RepresentationContrast
 from stillhouse.objectives.information_bottleneck import InformationBottleneck
 from stillhouse.objectives.matching import Regression

@@ -21,7 +21,7 @@ from torch import nn
 from stillhouse.core.identity import Spec, spec
 from stillhouse.core.types import Batch, Encoding
 from stillhouse.losses.crd import CRD
-from stillhouse.losses.memory import MemoryBank
+from stillhouse.losses.memory_bank import MemoryBank
 from stillhouse.objectives.contrasts import ContrastiveDistillation, RepresentationContrast
 from stillhouse.objectives.information_bottleneck import InformationBottleneck
 from stillhouse.objectives.matching import Regression

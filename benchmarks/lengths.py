@@ -18,7 +18,7 @@ from stages import make_stage, module_of, opened, stepping
 from stillhouse.core.identity import spec
 from stillhouse.core.types import Batch
 from stillhouse.corpora.mixing import joined
-from stillhouse.corpora.pydocs.selection import pydocs
+from stillhouse.corpora.pydocs.pydocs_corpus import pydocs
 from stillhouse.objectives.matching import Regression
 from stillhouse.training import grouped
 from stillhouse.training.prefetch import batches

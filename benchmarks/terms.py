@@ -15,7 +15,7 @@ from torch.nn import functional
 from stillhouse.core.identity import Spec, spec
 from stillhouse.core.types import Batch
 from stillhouse.losses.hsic import HSIC
-from stillhouse.losses.memory import MemoryBank
+from stillhouse.losses.memory_bank import MemoryBank
 from stillhouse.objectives.contrasts import ContrastiveDistillation
 from stillhouse.objectives.information_bottleneck import InformationBottleneck
 from stillhouse.students import pooling

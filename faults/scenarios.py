@@ -364,7 +364,7 @@ def rows_add_up(result: dict[str, Any]) -> bool:
 
 def same_to_rounding(root: Path, undisturbed: Path, keys: Collection[str]) -> bool:
     """Whether artifacts have the same counts, and every vector a cosine of `SAME` with its own at least."""
-    from stillhouse.teachers.agreement import lowest_cosine
+    from stillhouse.teachers.runtime_check import lowest_cosine
 
     ours, theirs = signature(root), signature(undisturbed)
     counts = [{name: of.get(key, {}).get(name) for key in keys for name in _COUNTED} for of in (ours, theirs)]

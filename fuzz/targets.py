@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import torch
 
 from stillhouse.cli.main import parser
-from stillhouse.cli.options import experiment_from
+from stillhouse.cli.parsed_values import experiment_from
 from stillhouse.core.artifacts import (
     Workspace,
     mapped_array,
@@ -43,11 +43,11 @@ from stillhouse.corpora.published.judged import find_collections
 from stillhouse.corpora.published.msmarco import marco_pairs
 from stillhouse.corpora.published.sentence_tasks import read_tasks, task_files
 from stillhouse.corpora.reading.corpus import ReadOptions, read_texts
-from stillhouse.corpora.reading.counting import Taking
 from stillhouse.corpora.reading.labelled import read_labelled, read_scored
 from stillhouse.corpora.reading.parallel import ParallelCorpus, read_parallel
+from stillhouse.corpora.reading.row_limit import Taking
 from stillhouse.corpora.reading.schema import Schema
-from stillhouse.corpora.word_vectors import write_vectors
+from stillhouse.corpora.word_vector_files import write_vectors
 from stillhouse.corpora.wordnet import read_wordnet
 from stillhouse.evaluation.trec_runs import read_run
 from stillhouse.experiments.experiment import Experiment

@@ -75,7 +75,7 @@ def one_core_of_all() -> Iterator[None]:
     to five times as much as one.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("stillhouse.experiments.embedding.cores", lambda: 1)
+        patch.setattr("stillhouse.experiments.teacher_placement.cores", lambda: 1)
         yield
 
 

@@ -14,11 +14,10 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.identity import spec
 from stillhouse.corpora.published.glue import resolve_task
 from stillhouse.corpora.tables import write_rows, write_texts
-from stillhouse.corpora.word_vectors import write_vocabulary
+from stillhouse.corpora.word_vector_files import write_vocabulary
 from stillhouse.evaluation.claim_ranking import ClaimRanking
 from stillhouse.evaluation.classification import Classification
 from stillhouse.experiments.budget import Budget
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.kinds.labelled_task import LabelledTask
@@ -28,6 +27,7 @@ from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.students.transformer import TransformerChoice
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.search.trial import Context
 from stillhouse.students.head import require_model
 from stillhouse.teachers.choice import TeacherChoice

@@ -12,7 +12,7 @@ from small_experiment import NOUNS, ranking_task, sentences
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.identity import Spec, spec
 from stillhouse.corpora.tables import open_texts, write_rows, write_texts
-from stillhouse.corpora.word_vectors import write_vocabulary
+from stillhouse.corpora.word_vector_files import write_vocabulary
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.kinds.labelled_task import LabelledTask
 from stillhouse.experiments.kinds.pairs import Pairs

@@ -8,12 +8,12 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent / "platform" / "stillhouse"
 FILES = sorted(PACKAGE.rglob("*.py"))
 CEILINGS = {
-    "lines": 69_760,
+    "lines": 70_700,
     "rooms": 18,
-    "names of several files": 49,
-    "imports within functions": 330,
+    "names of several files": 25,
+    "imports within functions": 327,
     "questions about the kind of a teacher or store": 1,
-    "longest function": 60,
+    "longest function": 59,
 }
 KINDS = {
     *("Endpoint", "Ensemble", "Member", "Model", "Outside", "Store", "StoreEnsemble", "StoreMix"),

@@ -27,9 +27,9 @@ from stillhouse.corpora.reading.parallel import ParallelCorpus
 from stillhouse.corpora.reading.translations import write_parallel
 from stillhouse.corpora.search_task import TaskFiles
 from stillhouse.corpora.search_task import read_task as read_search
-from stillhouse.corpora.word_vectors import write_vectors
+from stillhouse.corpora.word_vector_files import write_vectors
 from stillhouse.evaluation.trec_runs import open_run, run_figures
-from stillhouse.training.mining import Candidates, Miner
+from stillhouse.training.hard_negatives import Candidates, Miner
 from stillhouse.values.data import Examples, Given, Mined, Model, Store, TextTable
 from stillhouse.values.mining import Mining
 

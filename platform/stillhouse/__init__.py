@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from stillhouse.experiments.students.static import StaticChoice
     from stillhouse.experiments.students.transformer import TransformerChoice
     from stillhouse.preflight.finding import Finding
-    from stillhouse.reports.rows import Rows
+    from stillhouse.reports.row_table import Rows
     from stillhouse.search.keywords import Place, Resources, Search
     from stillhouse.sweeps.results import Exported, Trained
     from stillhouse.teachers.choice import TeacherChoice

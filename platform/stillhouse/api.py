@@ -15,14 +15,14 @@ from stillhouse.core.cache import limit_to
 from stillhouse.core.errors import require
 from stillhouse.core.remotes import default_remote
 from stillhouse.experiments.budget import DISTIL, Budget
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import experiment_of
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
-from stillhouse.experiments.memory import in_files
 from stillhouse.experiments.students.transformer import TransformerChoice
-from stillhouse.reports.rows import Rows
+from stillhouse.experiments.teacher_placement import Embedding
+from stillhouse.experiments.text_in_memory import in_files
+from stillhouse.reports.row_table import Rows
 from stillhouse.search.keywords import Place, Resources, Search, refuse_unknown
 from stillhouse.sweeps.results import Exported, Trained
 from stillhouse.sweeps.session import device_of, need_of, opened_workspace, session_of, where_of

@@ -19,7 +19,7 @@ from stillhouse.cli import store
 from stillhouse.cli.arguments import FLAGS
 from stillhouse.cli.main import main, parser
 from stillhouse.cli.method_values import runs_of
-from stillhouse.cli.options import experiment_from, follow_sweep, settings
+from stillhouse.cli.parsed_values import experiment_from, follow_sweep, settings
 from stillhouse.core.errors import BadInput
 from stillhouse.core.notes import write_note
 from stillhouse.experiments.fields import fields

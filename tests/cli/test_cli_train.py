@@ -11,7 +11,7 @@ from rows import each_row
 from safetensors.torch import load_file
 
 from stillhouse.cli.main import main, parser
-from stillhouse.cli.options import asked
+from stillhouse.cli.parsed_values import asked
 from stillhouse.sweeps.session import where_of
 from stillhouse.teachers.weights import resolve_model
 

@@ -20,11 +20,11 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import warn
 from stillhouse.core.remotes import remote_at
 from stillhouse.experiments.budget import Budget
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import prepare
 from stillhouse.experiments.students.transformer import TransformerChoice
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.search.observer import Observer, open_tracker
 from stillhouse.search.searcher import StudySearcher
 from stillhouse.search.space import Categorical, Space

@@ -26,11 +26,18 @@ from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
 from stillhouse.losses.crd import CRD
 from stillhouse.losses.heads import ClassificationHead, LabelsAndLogits
 from stillhouse.losses.hsic import HSIC
-from stillhouse.losses.memory import MemoryBank
+from stillhouse.losses.memory_bank import MemoryBank
 from stillhouse.losses.multilingual import MultilingualContrast, MultilingualCrossEntropy
 from stillhouse.losses.pair_head import Joiner
 from stillhouse.losses.softlabel import HardLabelCE, SoftAndHard, SoftLabelMSE
-from stillhouse.objectives import classified, contrasts, information_bottleneck, matching, parallel, ranking
+from stillhouse.objectives import (
+    classified,
+    contrasts,
+    information_bottleneck,
+    matching,
+    parallel_sentences,
+    ranking,
+)
 
 WORDS, HIDDEN, DIM, TEACHER, ROWS, K = 40, 6, 5, 7, 8, 2
 
@@ -74,10 +81,14 @@ CASES: dict[str, Spec[nn.Module]] = {
     "pkd-wide": spec(matching.PatientRegression, final=True),
     "sra": spec(matching.CosineApproximation),
     "pair-cosines": spec(matching.PairCosines),
-    "parallel": spec(parallel.ParallelRegression),
-    "contrast": spec(parallel.ParallelContrast),
-    "contrast-same": spec(parallel.ParallelContrast, contrast=spec(MultilingualContrast, labels="same")),
-    "contrast-ce": spec(parallel.ParallelContrast, contrast=spec(MultilingualCrossEntropy, temperature=0.5)),
+    "parallel": spec(parallel_sentences.ParallelRegression),
+    "contrast": spec(parallel_sentences.ParallelContrast),
+    "contrast-same": spec(
+        parallel_sentences.ParallelContrast, contrast=spec(MultilingualContrast, labels="same")
+    ),
+    "contrast-ce": spec(
+        parallel_sentences.ParallelContrast, contrast=spec(MultilingualCrossEntropy, temperature=0.5)
+    ),
     "candidates": spec(ranking.JoinedCandidates),
     "candidates-mse": spec(
         ranking.JoinedCandidates,
@@ -254,8 +265,8 @@ def worker(number: int, folder: str) -> None:
     quarters = [slice(number * 2, number * 2 + 2), slice(4 + number * 2, 6 + number * 2)]
     module = DistributedDataParallel(wrapped, broadcast_buffers=False)
     results["accumulated"] = train("ckd-bank", module, wrapped, quarters)
-    for module_of in (information_bottleneck, contrasts, parallel):
-        module_of.gather = detached  # type: ignore[attr-defined]
+    for module_of in (information_bottleneck, contrasts, parallel_sentences):
+        setattr(module_of, "gather", detached)  # noqa: B010
     for name in COUPLED:
         wrapped = build(name)
         results[f"detached {name}"] = train(name, DistributedDataParallel(wrapped), wrapped, [half], steps=1)

@@ -8,8 +8,8 @@ import pytest
 from rows import each_row
 
 from stillhouse.core.errors import BadInput
-from stillhouse.corpora.augmentation import MASK, Rules, augment, with_synonyms
 from stillhouse.corpora.published.glue import Row
+from stillhouse.corpora.text_variation import MASK, Rules, augment, with_synonyms
 from stillhouse.corpora.wordnet import Synset, WordNet
 from stillhouse.losses.heads import UNLABELLED
 

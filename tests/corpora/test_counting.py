@@ -14,10 +14,10 @@ from rows import each_row
 from stillhouse.core.artifacts import Workspace
 from stillhouse.corpora.mixing import MixSource, mix_texts
 from stillhouse.corpora.reading.corpus import ReadOptions
-from stillhouse.corpora.reading.counting import Taking, smallest
 from stillhouse.corpora.reading.ingest import ingest
 from stillhouse.corpora.reading.labelled import read_labelled, read_scored
 from stillhouse.corpora.reading.parallel import ParallelCorpus
+from stillhouse.corpora.reading.row_limit import Taking, smallest
 from stillhouse.corpora.reading.translations import write_parallel
 from stillhouse.corpora.tables import open_rows, open_texts
 from stillhouse.experiments.data_kind import PYDOCS_PAIRS, PYDOCS_SENTENCES, data_kinds, of_pydocs

@@ -9,7 +9,7 @@ from rows import each_row
 
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.published.glue import TASKS, Row, read_task, resolve_task
-from stillhouse.corpora.shares import stratified
+from stillhouse.corpora.row_shares import stratified
 
 FILES = {
     ("sst2", "dev", "dev.tsv"): "sentence\tlabel\nit 's \"a charming journey . \t1\nbleak \t0\n",

@@ -13,7 +13,7 @@ from stillhouse.corpora.barrier import Barrier
 from stillhouse.corpora.mixing import Mixed, MixSource, joined, mix_texts
 from stillhouse.corpora.reading.corpus import ReadOptions, read_texts
 from stillhouse.corpora.reading.sentences import cut, passages
-from stillhouse.corpora.shares import apportion
+from stillhouse.corpora.row_shares import apportion
 from stillhouse.corpora.tables import open_texts, write_texts
 from stillhouse.values.data import TextTable
 

@@ -8,11 +8,11 @@ from rows import each_row
 
 from stillhouse.core.artifacts import Workspace, read_manifest, remove
 from stillhouse.core.errors import BadInput
-from stillhouse.corpora.pydocs import selection as module
+from stillhouse.corpora.pydocs import pydocs_corpus as module
 from stillhouse.corpora.pydocs.docstrings import docstrings
 from stillhouse.corpora.pydocs.extraction import installed_packages, split_of
 from stillhouse.corpora.pydocs.prose import outline, readable
-from stillhouse.corpora.pydocs.selection import Pydocs, pydocs
+from stillhouse.corpora.pydocs.pydocs_corpus import Pydocs, pydocs
 from stillhouse.corpora.read_once import noted
 from stillhouse.corpora.tables import open_judgements, open_rows, open_texts
 from stillhouse.values.data import TextTable

@@ -7,7 +7,7 @@ import pytest
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
-from stillhouse.corpora.shares import sample_rows
+from stillhouse.corpora.row_shares import sample_rows
 from stillhouse.corpora.tables import open_rows, open_values, write_rows, write_texts
 from stillhouse.values.data import AllRows, Examples, Sampled
 

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.tokenizing import FastTokenizer
-from stillhouse.corpora.word_vectors import count_words, write_vectors, write_vocabulary
+from stillhouse.corpora.word_vector_files import count_words, write_vectors, write_vocabulary
 from stillhouse.teachers.weights import resolve_model
 
 GLOVE = """\

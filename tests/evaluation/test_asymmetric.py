@@ -12,7 +12,7 @@ from stillhouse.core.artifacts import Workspace, lock_of, locked
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import Encoder, FloatArray
 from stillhouse.corpora.tables import write_collection, write_texts
-from stillhouse.evaluation.asymmetric import AsymmetricEncoder, Beside, KeptDocuments
+from stillhouse.evaluation.asymmetric_search import AsymmetricEncoder, Beside, KeptDocuments
 from stillhouse.evaluation.retrieval import DocSearch, unit
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.weights import resolve_model

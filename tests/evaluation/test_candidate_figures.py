@@ -10,7 +10,7 @@ from rows import each_row
 from sklearn.metrics import ndcg_score
 
 from stillhouse.core.errors import BadInput
-from stillhouse.evaluation.candidates import candidate_figures, judge_candidates
+from stillhouse.evaluation.candidate_metrics import candidate_figures, judge_candidates
 
 SCORES = np.array(
     [

@@ -15,11 +15,11 @@ from stillhouse.corpora.tables import open_texts, write_texts
 from stillhouse.experiments import augmented_text
 from stillhouse.experiments.augmentation import Augmentation
 from stillhouse.experiments.augmented_text import augment_table
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed, experiment_of, merged
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import prepare
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.teachers.store import open_store
 from stillhouse.values.data import Model, TextTable
 

@@ -14,7 +14,6 @@ from stillhouse.core.errors import BadInput
 from stillhouse.corpora.barrier import Barrier, is_telling
 from stillhouse.corpora.reading.sentences import dedup_key, split_sentences
 from stillhouse.corpora.tables import open_rows, open_texts, write_texts
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
 from stillhouse.experiments.kinds.labelled_task import LabelledTask
@@ -22,6 +21,7 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.parallel import Parallel
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Preparation
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.values.data import Examples, TextTable
 
 TEXTS = sentences(400, 3)

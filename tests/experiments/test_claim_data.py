@@ -14,12 +14,12 @@ from stillhouse.core.errors import BadInput
 from stillhouse.corpora.published.fever import fever_files
 from stillhouse.corpora.tables import open_rows, open_texts, open_values
 from stillhouse.evaluation.suites import run_suite
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed, experiment_of, merged
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.experiments.preparation import prepare
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import check_needs, hyper_parameters, load_method
 from stillhouse.values.data import Scored
 

@@ -13,11 +13,11 @@ from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.tables import open_texts
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed, experiment_of
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import prepare
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import load_method
 from stillhouse.preflight.examination import examine
 from stillhouse.sweeps.checks import check_plans

@@ -13,7 +13,6 @@ from stillhouse.core.errors import BadInput
 from stillhouse.corpora.tables import open_rows
 from stillhouse.experiments.budget import Budget
 from stillhouse.experiments.data_kind import DataKind
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed, experiment_of, merged
 from stillhouse.experiments.kinds.claims import Claims
@@ -25,6 +24,7 @@ from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.shares import counted, cut
 from stillhouse.experiments.students.transformer import TransformerChoice
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import check_fraction, hyper_parameters, known_methods, load_method
 from stillhouse.search.trial import Context
 from stillhouse.sweeps.curve import curve_table, train_at

@@ -11,13 +11,13 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.evaluation.agreement import Agreement
 from stillhouse.evaluation.suites import run_suite
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import as_mapping, changed, experiment_of, fields, merged, stated
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Preparation, Prepared, prepare
 from stillhouse.experiments.students.transformer import TransformerChoice
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.store import open_store
 from stillhouse.teachers.weights import resolve_model

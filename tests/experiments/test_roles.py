@@ -24,7 +24,6 @@ from stillhouse.evaluation.benchmarks.retrieval import rank_collection
 from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.retrieval import DocSearch
 from stillhouse.evaluation.suites import run_suite
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import as_mapping, changed, experiment_of
 from stillhouse.experiments.kinds.claims import Claims
@@ -32,6 +31,7 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import prepare
 from stillhouse.experiments.students.transformer import TransformerChoice
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import mse, pkd
 from stillhouse.students.head import require_model
 from stillhouse.sweeps.export import export_stage

@@ -19,15 +19,15 @@ from stillhouse.corpora.tables import open_judgements, open_rows, open_texts
 from stillhouse.evaluation.benchmarks.retrieval import rank_collection
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.evaluation.trec_runs import run_figures
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed, experiment_of, merged
 from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Prepared, prepare
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import load_method
-from stillhouse.reports.tables import comparison_table, comparison_table_markdown
+from stillhouse.reports.sweep_tables import comparison_table, comparison_table_markdown
 from stillhouse.training.models import open_model
 from stillhouse.values.data import TextTable
 

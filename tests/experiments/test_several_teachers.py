@@ -19,12 +19,12 @@ from small_world import write_encoder
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.tables import open_texts
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import as_mapping, changed, experiment_of, merged
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.mined_pairs import mine
 from stillhouse.experiments.preparation import Prepared, prepare
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.experiments.teacher_weights import weighted
 from stillhouse.losses.regression import MSE
 from stillhouse.methods import hyper_parameters, load_method

@@ -18,11 +18,11 @@ from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.corpora.tables import open_rows, open_texts
 from stillhouse.corpora.tokens import open_tokens
 from stillhouse.evaluation.agreement import Agreement
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import as_mapping, changed, experiment_of, merged, with_file
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Prepared, prepare
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import mse
 from stillhouse.students.head import require_model
 from stillhouse.teachers.loading import load_sentence_transformer

@@ -14,13 +14,13 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.corpora.barrier import Barrier
 from stillhouse.corpora.tables import open_rows, open_texts, open_values, write_texts
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed, experiment_of
 from stillhouse.experiments.kinds.labelled_task import LabelledTask
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.task_rows import augmented_rows, read_labelled_task
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.experiments.vocabulary import word_vectors
 from stillhouse.losses.heads import UNLABELLED
 from stillhouse.methods import kinds_read, load_method

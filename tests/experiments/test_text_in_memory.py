@@ -13,7 +13,7 @@ from small_experiment import sentences
 import stillhouse
 from stillhouse import BadInput, Budget, Experiment, Pairs, Sentences, TeacherChoice, TransformerChoice
 from stillhouse.experiments.fields import as_mapping
-from stillhouse.experiments.memory import in_files
+from stillhouse.experiments.text_in_memory import in_files
 
 TEXTS = ["Iron rusts.", "Water\nis wet.", "3 < 4"]
 ROWS = [("why?", "because"), ("when?", "now")]

@@ -14,12 +14,12 @@ from rows import each_row
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.tables import open_texts
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed, experiment_of, merged
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.mined_pairs import mine
 from stillhouse.experiments.preparation import Prepared, prepare
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.sweeps.checks import check_plans
 from stillhouse.sweeps.contenders import figures_of, teacher

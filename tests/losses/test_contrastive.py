@@ -11,7 +11,7 @@ from torch import Tensor
 
 from stillhouse.core.errors import BadInput
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
-from stillhouse.losses.memory import EMPTY
+from stillhouse.losses.memory_bank import EMPTY
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:

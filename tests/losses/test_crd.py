@@ -10,9 +10,9 @@ from rows import each_row
 from torch import Tensor
 
 from stillhouse.core.errors import BadInput
-from stillhouse.losses import streaming
+from stillhouse.losses import tiled_sums
 from stillhouse.losses.crd import CRD
-from stillhouse.losses.memory import EMPTY, MemoryBank
+from stillhouse.losses.memory_bank import EMPTY, MemoryBank
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
@@ -65,7 +65,7 @@ def slow(
 @each_row("items", [3, 50, 10_000])
 @each_row("tile", [1, 3, 2048])
 def test_crd_is_the_equation(masked: bool, items: int, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(streaming.TILE, "cpu", tile)
+    monkeypatch.setitem(tiled_sums.TILE, "cpu", tile)
     loss = built(items=items, masked=masked)
     student, teacher, bank = draw(5, 4), draw(5, 5, seed=1), draw(4, 5, seed=2)
     rows, bank_rows = [7, 8, 7, 9, 1], [8, EMPTY, 30, 31]

@@ -5,7 +5,7 @@ import torch
 
 from stillhouse.core.errors import BadInput
 from stillhouse.losses.contrastive import InfoNCE
-from stillhouse.losses.memory import EMPTY, MemoryBank, among
+from stillhouse.losses.memory_bank import EMPTY, MemoryBank, among
 
 
 def keys(*rows: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -16,7 +16,7 @@ from rows import each_row
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
 from stillhouse.core.types import Batch, Encoding, Tokens
-from stillhouse.corpora.word_vectors import write_vocabulary
+from stillhouse.corpora.word_vector_files import write_vocabulary
 from stillhouse.experiments.budget import Budget
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.claims import Claims

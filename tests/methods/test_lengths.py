@@ -11,11 +11,11 @@ from test_contract import SMALL, setting  # type: ignore[import-not-found]
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
-from stillhouse.corpora.word_vectors import write_vocabulary
-from stillhouse.experiments.embedding import Embedding
+from stillhouse.corpora.word_vector_files import write_vocabulary
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
 from stillhouse.experiments.preparation import prepare
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import hyper_parameters, known_methods, load_method, mse
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.sweeps.checks import check_plans

@@ -25,7 +25,7 @@ from stillhouse.core import distributed
 from stillhouse.core.distributed import end_rank, rank, world_size
 from stillhouse.core.identity import fingerprint, spec
 from stillhouse.core.types import Batch, Encoding, Tokens
-from stillhouse.corpora.word_vectors import write_vocabulary
+from stillhouse.corpora.word_vector_files import write_vocabulary
 from stillhouse.methods import hyper_parameters, known_methods, load_method
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.training.module import StudentAndObjective, build_module

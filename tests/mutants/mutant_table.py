@@ -101,7 +101,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mistakes(
         "training/negative_selection.py",
-        "training/test_mining.py",
+        "training/test_hard_negatives.py",
         (
             "cosine_QN[row[inside], column[inside] - start] = -torch.inf",
             "pass",
@@ -369,7 +369,7 @@ MUTANTS: list[Mutant] = [
     ),
     # Gradients of several ranks.
     *mistakes(
-        "objectives/parallel.py",
+        "objectives/parallel_sentences.py",
         "methods/test_two_ranks.py methods/test_golden_stages.py",
         (
             "(gather(widen(student[c].embedding_BD)) for c in",
@@ -426,7 +426,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mistakes(
-        "losses/memory.py",
+        "losses/memory_bank.py",
         "losses/test_memory.py",
         (
             "self.rows_M.masked_fill_(among(self.rows_M, rows_B), EMPTY)",
@@ -484,7 +484,7 @@ MUTANTS: list[Mutant] = [
     ),
     # Ties.
     *mistakes(
-        "evaluation/candidates.py",
+        "evaluation/candidate_metrics.py",
         "evaluation/test_candidate_figures.py",
         ("np.lexsort((relevant_QC, -np", "np.lexsort((~relevant_QC, -np", "ties count for the model"),
     ),

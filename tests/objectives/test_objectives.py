@@ -18,13 +18,13 @@ from stillhouse.core.types import (
 )
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
 from stillhouse.losses.hsic import HSIC
-from stillhouse.losses.memory import MemoryBank
+from stillhouse.losses.memory_bank import MemoryBank
 from stillhouse.losses.regression import MSE
 from stillhouse.objectives.contrasts import ContrastiveDistillation
 from stillhouse.objectives.information_bottleneck import InformationBottleneck, SupervisedBottleneck
 from stillhouse.objectives.matching import PatientRegression, ProjectedRegression, Regression
 from stillhouse.objectives.objective import Objective
-from stillhouse.objectives.parallel import ParallelContrast
+from stillhouse.objectives.parallel_sentences import ParallelContrast
 
 BATCH, TOKENS, HIDDEN, DIM, TEACHER, K = 6, 4, 5, 3, 4, 2
 

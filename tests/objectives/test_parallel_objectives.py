@@ -11,7 +11,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
 from stillhouse.core.types import Batch, Encoding
 from stillhouse.losses.regression import MSE
-from stillhouse.objectives.parallel import ParallelContrast, ParallelRegression
+from stillhouse.objectives.parallel_sentences import ParallelContrast, ParallelRegression
 
 PAIRS, DIM = 4, 6
 EMPTY = Batch({}, {}, {})

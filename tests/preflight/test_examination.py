@@ -21,7 +21,6 @@ from stillhouse.core.artifacts import Workspace, read_json, sha256_of, write_jso
 from stillhouse.core.errors import BadInput
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.corpora.tables import ROWS_PER_SHARD, sample_of
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import as_mapping, changed, experiment_of, merged
 from stillhouse.experiments.kinds.pairs import Pairs
@@ -29,13 +28,14 @@ from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.source import Source
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import hyper_parameters, known_methods, load_method, with_defaults
-from stillhouse.preflight import contrast, examination, space
+from stillhouse.preflight import contrast, disk_and_memory, examination
 from stillhouse.preflight.contrast import Softmax, judge
 from stillhouse.preflight.finding import Finding, print_concerns
 from stillhouse.preflight.planned import SAMPLE, Planned, sketched
 from stillhouse.preflight.same_space import same_space
-from stillhouse.preflight.weights import checkpoints_of, student_weights, teacher_weights
+from stillhouse.preflight.trained_weights import checkpoints_of, student_weights, teacher_weights
 from stillhouse.search.trial import Context
 from stillhouse.teachers.choice import TeacherChoice
 from stillhouse.teachers.loading import tokenizer_of
@@ -136,7 +136,7 @@ def test_parts_that_are_random_by_design_are_a_note(healthy: Experiment, examine
     module = load_method("ibkd")
     spec = healthy.student.spec(healthy.teacher.resolve(), 0).replace(projection=8)
     assert module is not None
-    from stillhouse.preflight.weights import _by_design
+    from stillhouse.preflight.trained_weights import _by_design
 
     (finding,) = _by_design(spec)
     assert finding.level == "note" and "projection to 8 dimensions" in finding.found
@@ -379,7 +379,7 @@ def test_the_disk_is_compared_with_the_need(
     examine: Examine,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(space, "free_bytes", lambda _: int(megabytes * 1e6))
+    monkeypatch.setattr(disk_and_memory, "free_bytes", lambda _: int(megabytes * 1e6))
     (finding,) = of(examine(healthy), "disk")
     assert finding.level == level
 
@@ -396,7 +396,7 @@ def test_the_memory_of_a_step_counts_the_texts_that_are_read(
     setting = context.setting.having(Pairs, mined)
 
     def states(stage: Stage) -> int:
-        return space._kept_states(stage, 10)
+        return disk_and_memory._kept_states(stage, 10)
 
     def planned(**values: Any) -> Stage:
         return method.plan(hyper_parameters(method, {"batch_size": 16, **values}), setting)
@@ -410,17 +410,17 @@ def test_the_memory_of_a_step_counts_the_texts_that_are_read(
     assert states(by_tokens) == 10 * states(plain), "1600 tokens, not 16 texts of 10"
     averaged = dataclasses.replace(plain, average=0.9)
     here = Planned(healthy, healthy.teacher.resolve(), context.setting, plain, workspace)
-    more = space.training_bytes(here, averaged) - space.training_bytes(here, plain)
-    assert more == 4 * space._parameters(plain.student)
+    more = disk_and_memory.training_bytes(here, averaged) - disk_and_memory.training_bytes(here, plain)
+    assert more == 4 * disk_and_memory._parameters(plain.student)
     texts = sample_of(workspace, plain.examples.columns["text"], SAMPLE)[1]
     lengths = FastTokenizer(Path(tokenizer_of(plain).path), plain.max_length).whole_lengths(texts)
-    assert lengths.mean() < space._longest(here, plain) == min(plain.max_length, lengths.max())
+    assert lengths.mean() < disk_and_memory._longest(here, plain) == min(plain.max_length, lengths.max())
 
 
 def test_memory_that_does_not_suffice_is_an_error_and_the_teacher_is_not_run(
     healthy: Experiment, examine: Examine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(space, "available_memory", lambda: 10_000)
+    monkeypatch.setattr(disk_and_memory, "available_memory", lambda: 10_000)
     monkeypatch.setattr(examination, "available_memory", lambda: 10_000)
     monkeypatch.setattr(examination, "stored_vectors", lambda *_: pytest.fail("the teacher is run"))
     findings = examine(healthy)
@@ -431,19 +431,23 @@ def test_memory_that_does_not_suffice_is_an_error_and_the_teacher_is_not_run(
 def test_of_a_store_that_is_streamed_two_windows_of_shards_need_room(
     healthy: Experiment, workspace: Workspace
 ) -> None:
-    assert space.held_rows(1_000_000, 0) == 1_000_000
-    assert space.held_rows(1_000_000, 3) == 2 * 3 * ROWS_PER_SHARD
-    assert space.held_rows(2_000_000, 1) == 2 * 2 * ROWS_PER_SHARD, "later shards are larger"
-    assert space.held_rows(100, 3) == 100
+    assert disk_and_memory.held_rows(1_000_000, 0) == 1_000_000
+    assert disk_and_memory.held_rows(1_000_000, 3) == 2 * 3 * ROWS_PER_SHARD
+    assert disk_and_memory.held_rows(2_000_000, 1) == 2 * 2 * ROWS_PER_SHARD, "later shards are larger"
+    assert disk_and_memory.held_rows(100, 3) == 100
     teacher, method = healthy.teacher.resolve(), load_method("mse")
     whole = sketched(method, method.PRESETS["paper"], healthy, workspace, teacher, "cpu")
     many = changed(healthy, {"sentences.count": 30_000_000})
     whole = dataclasses.replace(whole, experiment=many, is_read=False)
     streamed = dataclasses.replace(whole, experiment=changed(many, {"budget.shard_window": 8}))
     vectors = [
-        space.vector_bytes(rows, whole.setting.teacher_dim) for rows in (30_000_000, 256 * ROWS_PER_SHARD)
+        disk_and_memory.vector_bytes(rows, whole.setting.teacher_dim)
+        for rows in (30_000_000, 256 * ROWS_PER_SHARD)
     ]
-    assert space._stored_bytes(whole) - space._stored_bytes(streamed) == vectors[0] - vectors[1]
+    assert (
+        disk_and_memory._stored_bytes(whole) - disk_and_memory._stored_bytes(streamed)
+        == vectors[0] - vectors[1]
+    )
 
 
 def test_a_gpu_that_is_not_used_is_a_warning(
@@ -574,7 +578,7 @@ def test_the_plan_of_every_method_is_looked_at_and_its_own_random_words_are_no_e
     stage = method.plan(hyper_parameters(method, narrow), setting)
     planned = Planned(experiment, teacher, setting, stage, workspace)
     assert not concerns(student_weights(planned))
-    for check in (space.disk_space, space.memory):
+    for check in (disk_and_memory.disk_space, disk_and_memory.memory):
         (finding,) = check(planned)
         assert finding.level == "note", finding
     for words in (model for part in planned.stages for model in checkpoints_of(part.student)):

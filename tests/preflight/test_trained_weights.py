@@ -9,7 +9,7 @@ import torch
 from rows import each_row
 from safetensors.torch import load_file, save_file
 
-from stillhouse.preflight.weights import drawn, layer_of, look_at
+from stillhouse.preflight.trained_weights import drawn, layer_of, look_at
 from stillhouse.teachers.weights import PACKAGED, model_folder
 
 SHAPES: dict[str, dict[str, Any]] = {

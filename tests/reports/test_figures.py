@@ -10,8 +10,8 @@ import optuna
 import pytest
 from rows import each_row
 
-from stillhouse.reports.figures import write_figures
-from stillhouse.reports.tables import ranking_cells
+from stillhouse.reports.plots import write_figures
+from stillhouse.reports.sweep_tables import ranking_cells
 from stillhouse.reports.trials import front, ranked, second_name, short
 from stillhouse.search.records import TrialRecord, best_record
 

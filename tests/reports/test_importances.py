@@ -11,7 +11,6 @@ import pytest
 from rows import each_row
 from test_figures import QUALITY, record, shown, study_of  # type: ignore[import-not-found]
 
-from stillhouse.reports.figures import write_figures
 from stillhouse.reports.importances import (
     Importance,
     Importances,
@@ -21,6 +20,7 @@ from stillhouse.reports.importances import (
     importances,
     needed_trials,
 )
+from stillhouse.reports.plots import write_figures
 
 
 def study(trials: int, names: int, *, decisive: bool, seed: int = 0) -> Any:

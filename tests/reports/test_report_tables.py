@@ -1,6 +1,6 @@
 from typing import Any
 
-from stillhouse.reports.tables import (
+from stillhouse.reports.sweep_tables import (
     comparison_table,
     comparison_table_markdown,
     headline,

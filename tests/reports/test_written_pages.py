@@ -22,12 +22,12 @@ from test_report_tables import QUALITY, TESTED, TRIALS  # type: ignore[import-no
 
 from stillhouse.methods import known_methods
 from stillhouse.reports.comparison_tables import as_csv, as_markdown
-from stillhouse.reports.figures import write_figures
 from stillhouse.reports.importances import Importance, Importances
 from stillhouse.reports.model_card import model_card
+from stillhouse.reports.plots import write_figures
 from stillhouse.reports.presets import presets_page
 from stillhouse.reports.reuse import Reuse, reuse_table_markdown
-from stillhouse.reports.tables import comparison_table_markdown, sweep_description, trial_table_markdown
+from stillhouse.reports.sweep_tables import comparison_table_markdown, sweep_description, trial_table_markdown
 from stillhouse.sweeps.findings import Findings
 
 ROOT = Path(__file__).resolve().parents[2]

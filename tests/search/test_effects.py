@@ -13,7 +13,7 @@ from stillhouse.reports.gradient_shares import NEGLIGIBLE, Inert, inert, over_tr
 from stillhouse.search.effects import effects, without_idle
 from stillhouse.search.space import Categorical, Float, Int, Space
 from stillhouse.search.trial import Context, follow
-from stillhouse.training.gradient_shares import shares_of
+from stillhouse.training.term_gradients import shares_of
 
 FIXED = {"distil_batch_size": 16, "finetune_batch_size": 16}
 HSIC = frozenset({("distil", "hsic"), ("finetune", "hsic")})

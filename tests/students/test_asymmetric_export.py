@@ -18,7 +18,7 @@ from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.reports.model_card import usage
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.asymmetric import QUERY_ONNX, check_sides, export_asymmetric, is_router
-from stillhouse.students.export.modules import ROUTED
+from stillhouse.students.export.folder_modules import ROUTED
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.static import StaticStudent
 from stillhouse.students.transformer import TransformerStudent

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import fingerprint, spec
 from stillhouse.core.types import Tokens
-from stillhouse.corpora.word_vectors import write_vocabulary
+from stillhouse.corpora.word_vector_files import write_vocabulary
 from stillhouse.losses.heads import ClassificationHead
 from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.encoder import StudentEncoder

@@ -9,14 +9,14 @@ import pytest
 import torch
 from card_snippets import run_snippets
 
-from stillhouse.corpora.word_vectors import write_vocabulary
+from stillhouse.corpora.word_vector_files import write_vocabulary
 from stillhouse.losses.pair_head import Joiner
 from stillhouse.reports.model_card import usage
 from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.encoder import StudentEncoder
+from stillhouse.students.export.folder_modules import COMPACT, ONNX, ONNX_INT8, STOCK, TOWERS
 from stillhouse.students.export.formats import write_format
-from stillhouse.students.export.modules import COMPACT, ONNX, ONNX_INT8, STOCK, TOWERS
-from stillhouse.students.export.towers import export_towers
+from stillhouse.students.export.tower_folders import export_towers
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.static import StaticStudent
 from stillhouse.students.towers import SimpleCNN

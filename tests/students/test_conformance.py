@@ -25,7 +25,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.core.types import FloatArray, encode_as
 from stillhouse.corpora.tables import write_texts
-from stillhouse.corpora.word_vectors import write_vocabulary
+from stillhouse.corpora.word_vector_files import write_vocabulary
 from stillhouse.evaluation.retrieval import unit
 from stillhouse.evaluation.search.exact import search
 from stillhouse.experiments.preparation import teacher_store
@@ -33,9 +33,9 @@ from stillhouse.losses.pair_head import Joiner
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.asymmetric import export_asymmetric
 from stillhouse.students.export.compact import write_compact
+from stillhouse.students.export.folder_modules import ONNX, ONNX_INT8, STOCK
 from stillhouse.students.export.formats import write_format
-from stillhouse.students.export.modules import ONNX, ONNX_INT8, STOCK
-from stillhouse.students.export.towers import export_towers
+from stillhouse.students.export.tower_folders import export_towers
 from stillhouse.students.head import published_length
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.towers import SimpleCNN

@@ -9,8 +9,8 @@ import torch
 from stillhouse.core.errors import BadInput
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.core.types import Tokens
-from stillhouse.students.cross_encoder import TransformerScorer, join_pairs
 from stillhouse.students.pair_scorer import PairScorer
+from stillhouse.students.pair_transformer import TransformerScorer, join_pairs
 from stillhouse.teachers.weights import resolve_model
 
 CLAIMS, DOCUMENTS = [[2, 7, 3], [2, 8, 9, 3]], [[2, 5, 3], [2, 4, 4, 4, 3], [2, 3], [2, 6, 7, 3]]

@@ -120,7 +120,7 @@ def test_a_failed_export_keeps_the_earlier_one(
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("stillhouse.students.export.modules.Pooling.write", full)
+    monkeypatch.setattr("stillhouse.students.export.folder_modules.Pooling.write", full)
     with pytest.raises(BadInput, match="room on the disk"):
         exported(TransformerStudent(make_model("bert"), layers=(1,)), tmp_path / "export")
     assert [folder.name for folder in tmp_path.iterdir()] == ["export"]

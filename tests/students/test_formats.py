@@ -20,15 +20,15 @@ from stillhouse.core.types import (
     WeightAdapter,
     WordEmbedder,
 )
-from stillhouse.corpora.word_vectors import write_vocabulary
+from stillhouse.corpora.word_vector_files import write_vocabulary
 from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.coattention import CoattentionScorer
-from stillhouse.students.cross_encoder import TransformerScorer
 from stillhouse.students.encoder import StudentEncoder
+from stillhouse.students.export.folder_modules import Dense
 from stillhouse.students.export.formats import FORMATS, why_not, write_format
-from stillhouse.students.export.modules import Dense
 from stillhouse.students.export.onnx import OnnxEncoder
 from stillhouse.students.export.sentence_transformers import same_vectors
+from stillhouse.students.pair_transformer import TransformerScorer
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.static import StaticStudent
 from stillhouse.students.towers import SimpleCNN, SimpleLSTM

@@ -20,7 +20,6 @@ from stillhouse.core.identity import fingerprint
 from stillhouse.core.types import FloatArray, Tokens
 from stillhouse.corpora.tables import write_texts
 from stillhouse.experiments.budget import Budget
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import prepare
@@ -28,6 +27,7 @@ from stillhouse.experiments.student_choice import StudentChoice
 from stillhouse.experiments.students.recurrent import RecurrentChoice
 from stillhouse.experiments.students.static import StaticChoice
 from stillhouse.experiments.students.transformer import TransformerChoice
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import mse, pkd
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.onnx import OnnxEncoder, export_onnx

@@ -18,8 +18,8 @@ import pytest
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray
 from stillhouse.students.encoder import StudentEncoder
+from stillhouse.students.export.folder_modules import ONNX, ONNX_INT8
 from stillhouse.students.export.formats import write_format
-from stillhouse.students.export.modules import ONNX, ONNX_INT8
 from stillhouse.students.export.onnx import OnnxEncoder, check_onnx, graph_of
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.transformer import TransformerStudent

@@ -10,12 +10,12 @@ import torch
 from safetensors.torch import load_file
 
 from stillhouse.core.errors import BadInput
-from stillhouse.corpora.word_vectors import write_vocabulary
+from stillhouse.corpora.word_vector_files import write_vocabulary
 from stillhouse.losses.pair_head import Joiner
 from stillhouse.students.encoder import StudentEncoder
-from stillhouse.students.export.towers import export_towers
+from stillhouse.students.export.tower_folders import export_towers
 from stillhouse.students.towers import SimpleCNN, SimpleLSTM
-from stillhouse.training.towers import ExportedTowers
+from stillhouse.training.tower_scorer import ExportedTowers
 from stillhouse.values.data import Model
 
 WORDS = [f"word{row}" for row in range(30)]

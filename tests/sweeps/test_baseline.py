@@ -16,7 +16,7 @@ from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.methods import known_methods, load_method, with_defaults
 from stillhouse.reports.entries import entries
-from stillhouse.reports.tables import comparison_table
+from stillhouse.reports.sweep_tables import comparison_table
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.shared_stages import first_point
 from stillhouse.search.space import Categorical, Float, Space, check, load_space

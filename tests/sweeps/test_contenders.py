@@ -9,10 +9,10 @@ from sentence_transformers import SentenceTransformer
 
 from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import Workspace
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
 from stillhouse.experiments.preparation import Prepared, prepare
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import mse
 from stillhouse.search.trial import Context
 from stillhouse.sweeps.contenders import Candidate, Contenders, figures_of

@@ -12,13 +12,13 @@ from stillhouse.corpora.reading.schema import Schema
 from stillhouse.corpora.reading.translations import language_spans
 from stillhouse.corpora.tables import open_rows, open_texts
 from stillhouse.experiments.budget import Budget
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
 from stillhouse.experiments.kinds.parallel import Parallel
 from stillhouse.experiments.parallel_text import parallel_corpora, read_parallel_data
 from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.students.transformer import TransformerChoice
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.teachers.choice import TeacherChoice
 from stillhouse.training.walk import run

@@ -22,9 +22,9 @@ from stillhouse.search.trial import Context
 from stillhouse.students.static import StaticStudent
 from stillhouse.sweeps.export import export_stage
 from stillhouse.teachers.store import open_vectors
-from stillhouse.training.figures import untrained
 from stillhouse.training.models import encoder_in
 from stillhouse.training.progress import Stopped
+from stillhouse.training.start_figures import untrained
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
 from stillhouse.values.setting import Setting

@@ -13,12 +13,12 @@ from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.reading import ingest
 from stillhouse.corpora.tokens import build_tokens
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
 from stillhouse.experiments.preparation import prepare
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import hyper_parameters, load_method, with_defaults
-from stillhouse.preflight.space import vector_bytes
+from stillhouse.preflight.disk_and_memory import vector_bytes
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.space import Categorical, Space
 from stillhouse.sweeps.forecast import PARTS, REFITS, SEARCH

@@ -15,11 +15,11 @@ from stillhouse.cluster.resources import Need, has_room_here, largest_share
 from stillhouse.core.artifacts import Workspace, read_json, read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.experiments.budget import Budget, Refit
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Prepared, prepare
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.reports.entries import COSTS, entries
 from stillhouse.search.observer import Observer, open_tracker
 from stillhouse.search.records import TrialRecord

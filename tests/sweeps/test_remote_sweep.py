@@ -11,7 +11,7 @@ from small_experiment import sentences
 
 from stillhouse import Budget, Experiment, Sentences, TeacherChoice, TransformerChoice
 from stillhouse.cluster.resources import Need
-from stillhouse.experiments.embedding import Embedding
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.space import Categorical, Space
 from stillhouse.sweeps.sweep import sweep

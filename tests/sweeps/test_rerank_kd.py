@@ -18,13 +18,13 @@ from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.reading.labelled import read_scored
 from stillhouse.corpora.tables import open_rows, open_texts, open_values, sampled_rows
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.scores import Scores
 from stillhouse.experiments.preparation import prepare
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import check_needs, hyper_parameters, load_method, rerank_kd, with_defaults
 from stillhouse.search.trial import Context
 from stillhouse.sweeps.checks import check_plans

@@ -30,8 +30,8 @@ from stillhouse.sweeps.baseline import Tried
 from stillhouse.sweeps.export import export_stage
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training import pair_scores
-from stillhouse.training.figures import untrained
 from stillhouse.training.models import encoder_in
+from stillhouse.training.start_figures import untrained
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
 from stillhouse.values.data import Sampled, Scored

@@ -172,8 +172,8 @@ def straight(job: Job) -> dict[str, Any]:
     """The same search undisturbed, one trial after the other in this process."""
     import torch
 
-    from stillhouse.experiments.embedding import Embedding
     from stillhouse.experiments.preparation import prepare
+    from stillhouse.experiments.teacher_placement import Embedding
     from stillhouse.search.records import best_records
     from stillhouse.search.searcher import StudySearcher
     from stillhouse.search.shared_stages import build_stage

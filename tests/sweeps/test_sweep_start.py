@@ -13,7 +13,7 @@ from small_experiment import sentences
 from stillhouse import BadInput, Budget, Experiment, Sentences, TeacherChoice, TransformerChoice, train
 from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import Workspace, write_json
-from stillhouse.experiments.embedding import Embedding
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import load_method
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.space import Categorical, Int, Space

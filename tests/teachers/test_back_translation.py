@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from stillhouse.core.errors import BadInput
-from stillhouse.teachers.translation import Translator, back_translated, check_translator
+from stillhouse.teachers.back_translation import Translator, back_translated, check_translator
 from stillhouse.values.data import Model
 
 WORDS = "<pad> </s> <unk> <s> the a cat dog river model sees likes of".split()

@@ -21,14 +21,14 @@ from stillhouse.core.identity import spec
 from stillhouse.core.tokenizing import FastTokenizer, pad
 from stillhouse.core.types import IntArray, Tokens
 from stillhouse.corpora.tables import open_rows, open_texts, write_rows, write_texts
-from stillhouse.experiments.embedding import Embedding
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers import embedding as embed
 from stillhouse.teachers import loading, runtimes, shards
 from stillhouse.teachers.embedding import build_store, resolve_compute
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store, verify_store
-from stillhouse.training import mining
+from stillhouse.training import hard_negatives
 from stillhouse.training.inputs import get
 from stillhouse.values.data import AllRows, Examples, Mined, Model, Store
 from stillhouse.values.mining import Mining
@@ -449,7 +449,7 @@ def test_hard_negatives_on_ray_equal_those_of_one_process(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(mining, "QUERY_TILE", 10)
+    monkeypatch.setattr(hard_negatives, "QUERY_TILE", 10)
     build(workspace, store)
     columns = {"query": store.texts, "passage": store.texts}
     rows = open_store(workspace, store).rows

@@ -19,11 +19,11 @@ from stillhouse.experiments.experiment import Experiment
 from stillhouse.students.export.onnx import OUTPUT, graph_inputs, open_session
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers import choosing, runtimes
-from stillhouse.teachers.agreement import least_cosine, lowest_cosine
 from stillhouse.teachers.choice import TeacherChoice
 from stillhouse.teachers.choosing import Chooser
 from stillhouse.teachers.embedding import build_store, resolve_compute
 from stillhouse.teachers.forward import Encode, Forward, Later
+from stillhouse.teachers.runtime_check import least_cosine, lowest_cosine
 from stillhouse.teachers.runtimes import missing_extra, why_not, why_unfit
 from stillhouse.teachers.store import open_store, verify_store
 from stillhouse.teachers.weights import resolve_model

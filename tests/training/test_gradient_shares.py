@@ -18,8 +18,8 @@ from stillhouse.objectives.objective import Objective
 from stillhouse.training import checkpoint
 from stillhouse.training import fit as loop
 from stillhouse.training.fit import Interrupted, fit
-from stillhouse.training.gradient_shares import STEPS, logged_shares, mean_shares, measured_at
 from stillhouse.training.sampler import Order
+from stillhouse.training.term_gradients import STEPS, logged_shares, mean_shares, measured_at
 from stillhouse.values.stage import Optimizer
 
 pytestmark = pytest.mark.usefixtures("one_thread", "bare_encoder")

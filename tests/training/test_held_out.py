@@ -14,12 +14,12 @@ from stillhouse.core.distributed import alone, gather, rank, world_size
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.tables import open_texts
 from stillhouse.evaluation.metrics import cosines
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import prepare
 from stillhouse.experiments.selection import Selection
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.search.trial import Context
 from stillhouse.students.head import require_model

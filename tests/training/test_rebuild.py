@@ -14,7 +14,7 @@ from stillhouse.core.types import Batch, Encoding
 from stillhouse.losses.contrastive import InfoNCE
 from stillhouse.losses.heads import ClassificationHead, LabelsAndLogits
 from stillhouse.losses.hsic import HSIC
-from stillhouse.losses.memory import MemoryBank
+from stillhouse.losses.memory_bank import MemoryBank
 from stillhouse.losses.softlabel import HardLabelCE, SoftAndHard, SoftLabelMSE
 from stillhouse.objectives.classified import Classified
 from stillhouse.objectives.contrasts import ContrastiveDistillation

@@ -38,9 +38,9 @@ from stillhouse.teachers.streamed_shards import StreamedShards
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training import checkpoint, fit, follower, local, walk, worker
 from stillhouse.training.follower import PlanFollower
-from stillhouse.training.gradient_shares import logged_shares
 from stillhouse.training.models import encoder_in, open_model
 from stillhouse.training.progress import Diverged, Evaluation, Stopped
+from stillhouse.training.term_gradients import logged_shares
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
 from stillhouse.training.worker_mailbox import WordsInFolder, WorkerMailbox

@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace, _SubParsersAction
 from pathlib import Path
 
 from stillhouse.cli.arguments import add_common, new_command
-from stillhouse.cli.options import root_of
+from stillhouse.cli.parsed_values import root_of
 from stillhouse.cli.run import quietly, write_results
 from stillhouse.core.console import show
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.cli.arguments import add_common, new_command
-from stillhouse.cli.options import root_of
+from stillhouse.cli.parsed_values import root_of
 from stillhouse.core.artifacts import check_name
 from stillhouse.core.console import show
 from stillhouse.core.errors import BadInput, nearest, require

@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace, _SubParsersAction
 from dataclasses import asdict
 
 from stillhouse.cli.arguments import add_experiment, add_file, add_local, add_method, add_where, new_command
-from stillhouse.cli.options import asked, root_of
+from stillhouse.cli.parsed_values import asked, root_of
 from stillhouse.cli.run import write_results
 from stillhouse.core.console import show
 from stillhouse.preflight.finding import LEVELS, from_the_worst, has_errors

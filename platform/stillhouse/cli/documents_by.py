@@ -7,7 +7,7 @@ from typing import Any
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say, show
 from stillhouse.core.errors import require
-from stillhouse.evaluation.asymmetric import (
+from stillhouse.evaluation.asymmetric_search import (
     AsymmetricEncoder,
     Beside,
     KeptDocuments,

@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace, _SubParsersAction
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.cli.arguments import add_experiment, add_file, add_local, add_scale, add_where, new_command
-from stillhouse.cli.options import embedding_of, experiment_from, require_corpus
+from stillhouse.cli.parsed_values import embedding_of, experiment_from, require_corpus
 from stillhouse.cli.run import on_ray, write_results
 from stillhouse.core.console import show
 

@@ -29,7 +29,7 @@ from stillhouse.cli import (
     verify,
 )
 from stillhouse.cli.arguments import CommandParser
-from stillhouse.cli.options import follow_sweep
+from stillhouse.cli.parsed_values import follow_sweep
 from stillhouse.core.artifacts import default_root
 from stillhouse.core.console import log_failure, log_in, private_environment, results_aside, show, warn
 from stillhouse.core.errors import Hindered, mistake_in

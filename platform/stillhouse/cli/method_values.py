@@ -3,7 +3,7 @@
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from stillhouse.cli.options import experiment_from, is_path, require_corpus, settings
+from stillhouse.cli.parsed_values import experiment_from, is_path, require_corpus, settings
 from stillhouse.search.experiment_file import Run
 from stillhouse.sweeps.checks import fixed_values
 from stillhouse.sweeps.runs import Training, chosen_runs, training_of

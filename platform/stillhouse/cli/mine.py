@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace, _SubParsersAction
 from pathlib import Path
 
 from stillhouse.cli.arguments import add_experiment, add_field, add_local, add_where, new_command
-from stillhouse.cli.options import embedding_of, experiment_from
+from stillhouse.cli.parsed_values import embedding_of, experiment_from
 from stillhouse.cli.run import on_ray, write_results
 from stillhouse.core.console import show
 from stillhouse.experiments.fields import fields

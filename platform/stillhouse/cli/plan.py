@@ -14,7 +14,7 @@ from stillhouse.cli.arguments import (
     number,
 )
 from stillhouse.cli.embed import experiments_of
-from stillhouse.cli.options import asked
+from stillhouse.cli.parsed_values import asked
 from stillhouse.cli.run import write_results
 from stillhouse.cli.sweep import add_search, chosen_sweep
 from stillhouse.core.artifacts import Workspace

@@ -5,7 +5,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
-from stillhouse.cli.options import asked, root_of
+from stillhouse.cli.parsed_values import asked, root_of
 from stillhouse.core.artifacts import Workspace, as_json, without_nan
 from stillhouse.core.console import diverted_chatter, doing, never_silent
 from stillhouse.core.user_files import writing

@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace, _SubParsersAction
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.cli.arguments import add_common, new_command
-from stillhouse.cli.options import root_of
+from stillhouse.cli.parsed_values import root_of
 from stillhouse.cli.run import write_results
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import show

@@ -9,12 +9,12 @@ from typing import Any
 from stillhouse.cli.against import compared_with, models_of, results_against, show_against
 from stillhouse.cli.arguments import FLAGS
 from stillhouse.cli.documents_by import DocumentsByTeacher, check_searches, measured_on
-from stillhouse.cli.options import asked
+from stillhouse.cli.parsed_values import asked
 from stillhouse.cli.run import on_ray, write_results
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say, show
 from stillhouse.core.errors import BadInput, require
-from stillhouse.evaluation.asymmetric import require_one_dimension
+from stillhouse.evaluation.asymmetric_search import require_one_dimension
 from stillhouse.evaluation.benchmark import Benchmark, Options, Suite, titles_of
 from stillhouse.evaluation.benchmarks import suite_flags
 from stillhouse.evaluation.chosen_suites import HUB, from_hub, suites_named

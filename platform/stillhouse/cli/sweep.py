@@ -4,7 +4,7 @@ from argparse import SUPPRESS, ArgumentParser, Namespace, _SubParsersAction
 from typing import TYPE_CHECKING
 
 from stillhouse.cli.arguments import add_declared, add_experiment, add_method, add_where, new_command
-from stillhouse.cli.options import asked, experiment_from, require_corpus, root_of
+from stillhouse.cli.parsed_values import asked, experiment_from, require_corpus, root_of
 from stillhouse.cli.run import write_results
 from stillhouse.core.console import say
 from stillhouse.search.keywords import Resources, Search

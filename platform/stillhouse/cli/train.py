@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from stillhouse.cli.arguments import add_experiment, add_file, add_local, add_method, add_where, new_command
-from stillhouse.cli.options import asked, embedding_of, fractions_of
+from stillhouse.cli.parsed_values import asked, embedding_of, fractions_of
 from stillhouse.cli.run import on_ray, write_results
 from stillhouse.core.console import say, show
 from stillhouse.core.errors import require

@@ -5,7 +5,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from stillhouse.cli.arguments import add_common, new_command
-from stillhouse.cli.options import root_of
+from stillhouse.cli.parsed_values import root_of
 from stillhouse.cli.run import write_results
 from stillhouse.core.console import show
 

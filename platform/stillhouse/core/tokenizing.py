@@ -1,7 +1,7 @@
 """From texts to padded batches of token ids, for training, embedding and evaluation alike.
 
 Texts are cut on the side that their tokenizer states, and batches are padded on the right: a text's vector
-does not depend on the side, except in a model of absolute positions, which `teachers.agreement` refuses.
+does not depend on the side, except in a model of absolute positions, which `teachers.runtime_check` refuses.
 """
 
 import functools

@@ -8,7 +8,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import require
 from stillhouse.core.types import Scorer
 from stillhouse.corpora.tables import open_rows, open_texts, sampled_rows
-from stillhouse.evaluation.candidates import candidate_figures, judge_candidates
+from stillhouse.evaluation.candidate_metrics import candidate_figures, judge_candidates
 from stillhouse.values.data import Examples, Sampled
 
 

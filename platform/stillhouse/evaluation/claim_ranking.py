@@ -1,6 +1,7 @@
 """The evaluator of retrieval distillation: a model ranks the candidates of every claim.
 
-Shakeri et al., Knowledge Distillation in Document Retrieval, §2.2; `evaluation.candidates` has the figures.
+Shakeri et al., Knowledge Distillation in Document Retrieval, §2.2. `evaluation.candidate_metrics` has the
+figures.
 """
 
 from typing import ClassVar
@@ -11,7 +12,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.core.types import Encoder, FloatArray, Scorer, encode_as
 from stillhouse.corpora.tables import open_rows, open_texts, open_values
-from stillhouse.evaluation.candidates import candidate_figures, judge_candidates
+from stillhouse.evaluation.candidate_metrics import candidate_figures, judge_candidates
 from stillhouse.values.data import Examples
 
 DEPTHS = (1, 3, 5)

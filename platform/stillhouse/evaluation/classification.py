@@ -9,7 +9,7 @@ import numpy.typing as npt
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import Encoder, FloatArray, IntArray, Scorer
 from stillhouse.corpora.published.glue import TASKS, LabelledData, Row, read_task
-from stillhouse.corpora.shares import stratified
+from stillhouse.corpora.row_shares import stratified
 from stillhouse.evaluation.items import Items, Part, means
 from stillhouse.evaluation.metrics import Values, cosines
 

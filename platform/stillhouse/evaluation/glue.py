@@ -19,7 +19,7 @@ import numpy as np
 
 from stillhouse.core.types import ColumnScorer, Encoder, FloatArray, IntArray, Scorer
 from stillhouse.corpora.published.glue import TASKS, Row
-from stillhouse.corpora.shares import stratified
+from stillhouse.corpora.row_shares import stratified
 from stillhouse.evaluation.classification import best_threshold, class_items
 from stillhouse.evaluation.items import Items
 from stillhouse.evaluation.logistic import fit_logistic, path_accuracy, predict_logistic

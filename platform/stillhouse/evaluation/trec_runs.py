@@ -14,7 +14,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.types import IntArray
 from stillhouse.core.user_files import writing
 from stillhouse.corpora.published.judged import JudgedCollection, ascii_cells
-from stillhouse.corpora.reading.counting import in_blocks
+from stillhouse.corpora.reading.row_limit import in_blocks
 from stillhouse.evaluation.metrics import Values, trec_values, without
 from stillhouse.evaluation.search.exact import Ranking
 from stillhouse.evaluation.sts import read_lines

@@ -50,7 +50,7 @@ class Augmentation:
         Raises:
             BadInput: The folder has no YAML files, or the models are no pair of translators.
         """
-        from stillhouse.teachers.translation import check_translator
+        from stillhouse.teachers.back_translation import check_translator
 
         if self.wordnet:
             wordnet_files(self.wordnet)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.core.artifacts import read_json, sha256_of, write_json
 from stillhouse.core.console import Progress, say
 from stillhouse.core.devices import usable_device
-from stillhouse.corpora.augmentation import with_synonyms
 from stillhouse.corpora.barrier import Barrier
 from stillhouse.corpora.read_once import note_path, read_once
 from stillhouse.corpora.reading.sentences import clean, dedup_key
 from stillhouse.corpora.tables import open_texts, write_texts
+from stillhouse.corpora.text_variation import with_synonyms
 from stillhouse.corpora.wordnet import read_wordnet, wordnet_files
 from stillhouse.experiments.augmentation import Augmentation
-from stillhouse.teachers.translation import Translator, back_translated
+from stillhouse.teachers.back_translation import Translator, back_translated
 from stillhouse.values.data import Model, TextTable
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from stillhouse.core.types import IntArray
 from stillhouse.corpora.candidates import coverage, pick_candidates
 from stillhouse.corpora.published.fever import SPLITS, Fever, fever_files, read_fever
 from stillhouse.corpora.read_once import note_path, read_once
-from stillhouse.corpora.reading.counting import smallest
+from stillhouse.corpora.reading.row_limit import smallest
 from stillhouse.corpora.reading.sources import list_files
 from stillhouse.corpora.tables import open_texts, write_rows, write_texts
 from stillhouse.corpora.tfidf import TfIdf
-from stillhouse.evaluation.candidates import candidate_figures, judge_candidates
+from stillhouse.evaluation.candidate_metrics import candidate_figures, judge_candidates
 from stillhouse.evaluation.claim_ranking import DEPTHS
 from stillhouse.evaluation.trained_claims import TRAINING_ROWS
 from stillhouse.values.data import Examples, TextTable

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
-from stillhouse.experiments.memory import NAMES
+from stillhouse.experiments.text_in_memory import NAMES
 
 if TYPE_CHECKING:
     from stillhouse.corpora.reading.schema import Schema

@@ -13,8 +13,8 @@ from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.core.type_casts import cast
 from stillhouse.experiments.data_kind import data_kinds
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.experiments.memory import IN_MEMORY, NAMES
 from stillhouse.experiments.student_choice import student_kinds
+from stillhouse.experiments.text_in_memory import IN_MEMORY, NAMES
 
 KIND = "kind"
 """The field of ``student`` that names its kind."""
@@ -216,7 +216,12 @@ def _as_named(kind: Any) -> dict[str, Any]:
     }
     for name, value in held.items():
         rule = f"{kind.key}.{name} must be written to a file before it can be named"
-        require(value is None, rule, remedy="`experiments.memory.in_files` does that.", **{name: str(value)})
+        require(
+            value is None,
+            rule,
+            remedy="`experiments.text_in_memory.in_files` does that.",
+            **{name: str(value)},
+        )
     return {name: value for name, value in dataclasses.asdict(kind).items() if name not in held}
 
 

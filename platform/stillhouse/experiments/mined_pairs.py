@@ -19,11 +19,11 @@ from stillhouse.corpora.read_once import note_path
 from stillhouse.corpora.reading.labelled import read_labelled
 from stillhouse.corpora.reading.sources import hub_name, list_files
 from stillhouse.corpora.tables import open_rows, open_texts
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.negatives import with_negatives
 from stillhouse.experiments.preparation import Preparation
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.teachers.store import open_vectors
 from stillhouse.values.data import Examples, Mined
 

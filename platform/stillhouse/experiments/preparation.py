@@ -13,13 +13,12 @@ from stillhouse.core.identity import canonical, fingerprint
 from stillhouse.core.notes import has_note, publish_notes, write_note
 from stillhouse.core.roles import PLAIN
 from stillhouse.corpora.barrier import Barrier
-from stillhouse.corpora.pydocs.selection import pydocs
+from stillhouse.corpora.pydocs.pydocs_corpus import pydocs
 from stillhouse.corpora.reading.corpus import TokenLimit
 from stillhouse.corpora.reading.understood import Understood, recorded
 from stillhouse.corpora.tables import count_rows, open_texts
 from stillhouse.evaluation.pool import Pool, build_pool
 from stillhouse.experiments.data_kind import PYDOCS_PAIRS, PYDOCS_SENTENCES, DataKind, Measure, of_pydocs
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.kinds.pairs import Pairs
@@ -27,6 +26,7 @@ from stillhouse.experiments.kinds.parallel import Parallel
 from stillhouse.experiments.kinds.sentences import Sentences, summary_of_sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.experiments.shares import counted, cut
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.students.head import dimension_of, head_of
 from stillhouse.teachers.choosing import Chooser
 from stillhouse.teachers.embedding import resolve_compute

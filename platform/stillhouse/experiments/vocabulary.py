@@ -11,7 +11,7 @@ from stillhouse.core.errors import require
 from stillhouse.core.identity import fingerprint
 from stillhouse.corpora.reading.sources import list_files
 from stillhouse.corpora.tables import open_texts
-from stillhouse.corpora.word_vectors import count_words, write_vectors, write_vocabulary
+from stillhouse.corpora.word_vector_files import count_words, write_vectors, write_vocabulary
 from stillhouse.experiments.kinds.word_vectors import COUNT, FURTHER
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.values.data import Model, TextTable

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stillhouse.core.errors import require
-from stillhouse.losses.memory import among
+from stillhouse.losses.memory_bank import among
 from stillhouse.losses.numerics import (
     Temperature,
     aligning_layer,
@@ -19,7 +19,7 @@ from stillhouse.losses.numerics import (
     unit,
     widen,
 )
-from stillhouse.losses.streaming import streamed_logsumexp
+from stillhouse.losses.tiled_sums import streamed_logsumexp
 
 
 class InfoNCE(nn.Module):

@@ -23,7 +23,7 @@ from stillhouse.losses.numerics import (
     unit,
     widen,
 )
-from stillhouse.losses.streaming import streamed_sum
+from stillhouse.losses.tiled_sums import streamed_sum
 
 
 class CRD(nn.Module):

@@ -18,7 +18,7 @@ from stillhouse.core.identity import spec
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.crd import CRD
-from stillhouse.losses.memory import MemoryBank
+from stillhouse.losses.memory_bank import MemoryBank
 from stillhouse.methods.stages import optimizer_of, student_of
 from stillhouse.methods.two_stages import (
     FINETUNING_SOURCES,

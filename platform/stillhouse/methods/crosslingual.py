@@ -43,7 +43,7 @@ from stillhouse.losses.multilingual import MultilingualContrast, MultilingualCro
 from stillhouse.losses.regression import MSE
 from stillhouse.methods.baselines import Baseline
 from stillhouse.methods.stages import Schedule, check_live, optimizer_of, require_transformer, stage_of
-from stillhouse.objectives.parallel import ParallelContrast, ParallelRegression
+from stillhouse.objectives.parallel_sentences import ParallelContrast, ParallelRegression
 from stillhouse.students.head import head_of
 from stillhouse.students.pooling import POOLER
 from stillhouse.students.recurrent import RecurrentStudent

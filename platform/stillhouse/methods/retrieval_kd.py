@@ -43,7 +43,7 @@ from stillhouse.methods.baselines import Baseline
 from stillhouse.methods.stages import Schedule, as_of_bert, optimizer_of, stage_of
 from stillhouse.objectives.ranking import JoinedCandidates, LabelledCandidates
 from stillhouse.students.coattention import CoattentionScorer
-from stillhouse.students.cross_encoder import TransformerScorer
+from stillhouse.students.pair_transformer import TransformerScorer
 from stillhouse.students.towers import POOLINGS, SeparateTowers, SimpleCNN, SimpleLSTM
 from stillhouse.values.data import Examples, Model, RankingTask, Sampled, Scored
 from stillhouse.values.setting import Setting

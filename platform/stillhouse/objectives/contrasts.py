@@ -16,7 +16,7 @@ from stillhouse.core.identity import Spec, spec
 from stillhouse.core.types import Batch, Encoding, Terms
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
 from stillhouse.losses.crd import CRD
-from stillhouse.losses.memory import MemoryBank
+from stillhouse.losses.memory_bank import MemoryBank
 from stillhouse.losses.numerics import aligning_layer, why_outside, widen
 from stillhouse.losses.regression import MSE
 from stillhouse.objectives.information_bottleneck import gather_labelled

@@ -16,14 +16,14 @@ from stillhouse.methods import Method
 from stillhouse.preflight.bank import full_bank
 from stillhouse.preflight.contrast import labelled_saturation, saturation
 from stillhouse.preflight.device import device_used
+from stillhouse.preflight.disk_and_memory import disk_space, memory, student_size, teacher_bytes
 from stillhouse.preflight.finding import ERROR, NOTE, Finding, from_the_worst
 from stillhouse.preflight.lengths import cut_texts
+from stillhouse.preflight.missing_prompts import missing_prompts
 from stillhouse.preflight.planned import Planned, read, sketched
-from stillhouse.preflight.prompts import missing_prompts
 from stillhouse.preflight.same_space import same_space
-from stillhouse.preflight.space import disk_space, memory, student_size, teacher_bytes
+from stillhouse.preflight.trained_weights import student_weights, teacher_weights
 from stillhouse.preflight.vectors import TeacherRun, cosine_scale, endpoint_cosines, stored_vectors
-from stillhouse.preflight.weights import student_weights, teacher_weights
 from stillhouse.values.data import Teacher
 
 SECONDS = 30.0

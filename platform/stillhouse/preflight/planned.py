@@ -11,10 +11,10 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
 from stillhouse.core.roles import PLAIN
 from stillhouse.corpora.tables import sample_of
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Preparation, teacher_store
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import Method, kinds_read
 from stillhouse.students.head import dimension_of
 from stillhouse.teachers.embedding import resolve_compute

@@ -24,7 +24,7 @@ from stillhouse.reports.comparison_tables import (
 from stillhouse.reports.cost_maps import draw_map, maps, selecting
 from stillhouse.reports.entries import SPLITS, Entry, entries
 from stillhouse.reports.pages import PLOTLY, Figure, Section, Table, write_page
-from stillhouse.reports.rows import Rows
+from stillhouse.reports.row_table import Rows
 from stillhouse.tracking.mlflow_tracker import MLflowTracker
 from stillhouse.tracking.reading import COMPARISON, Run, read_runs, side_by_side
 

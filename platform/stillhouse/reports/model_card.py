@@ -17,7 +17,7 @@ from stillhouse.evaluation.suites import fact_of
 from stillhouse.reports.escaping import in_code, in_markdown, in_quotes
 from stillhouse.reports.layout import markdown_table
 from stillhouse.students.export.asymmetric import QUERY_ONNX
-from stillhouse.students.export.modules import COMPACT, ONNX, ONNX_INT8, ROUTED, STOCK, TOWERS
+from stillhouse.students.export.folder_modules import COMPACT, ONNX, ONNX_INT8, ROUTED, STOCK, TOWERS
 from stillhouse.students.export.onnx import GRAPHS
 
 _KEPT = {"left": "; the last ones of longer texts"}

@@ -7,8 +7,8 @@ from pathlib import Path
 from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import check_name
 from stillhouse.core.errors import require
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.search.schedulers import load_scheduler
 from stillhouse.search.space import Space
 from stillhouse.values.data import Teacher

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.tensors import read_tensors
 from stillhouse.core.types import Encoding, LazyStates, StockModule, Tokens
-from stillhouse.students.export.modules import (
+from stillhouse.students.export.folder_modules import (
     COMPACT,
     LSTM,
     STOCK,
@@ -66,7 +66,7 @@ class BiLSTMStudent(nn.Module):
         """Load the word vectors; all other weights are random.
 
         Args:
-            words: A folder of word vectors (`stillhouse.corpora.word_vectors`).
+            words: A folder of word vectors (`stillhouse.corpora.word_vector_files`).
             hidden: Units per direction.
             dim: D, the teacher's dimension.
             pooling: ``last``: the last state of each direction, which has read the whole text (the paper says

@@ -28,7 +28,7 @@ from stillhouse.students.backbone import (
     transformer_folder,
     with_layers,
 )
-from stillhouse.students.export.modules import STOCK, Pooling, Transformer, output_modules
+from stillhouse.students.export.folder_modules import STOCK, Pooling, Transformer, output_modules
 from stillhouse.students.factorised import narrow_words, words_name
 from stillhouse.students.output_head import check_states, finish
 from stillhouse.students.pooling import pool

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stillhouse.core.types import Tokens
-from stillhouse.students.cross_encoder import TransformerScorer
+from stillhouse.students.pair_transformer import TransformerScorer
 from stillhouse.values.data import Model
 
 

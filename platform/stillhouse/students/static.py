@@ -21,7 +21,7 @@ from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.core.types import Encoding, StockModule, Tokens
 from stillhouse.losses.pca import Projection, fit_pca
 from stillhouse.students.backbone import transformer_folder
-from stillhouse.students.export.modules import COMPACT, UNTIED, StaticEmbedding, output_modules
+from stillhouse.students.export.folder_modules import COMPACT, UNTIED, StaticEmbedding, output_modules
 from stillhouse.students.output_head import check_states, finish, make_projection
 from stillhouse.students.pooling import POOLER, POOLINGS, mean
 from stillhouse.students.transformer import TransformerStudent

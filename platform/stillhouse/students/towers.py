@@ -17,7 +17,7 @@ from torch.nn import functional
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec
 from stillhouse.core.types import Encoding, StockModule, Tokens
-from stillhouse.students.export.modules import (
+from stillhouse.students.export.folder_modules import (
     CNN,
     LSTM,
     STOCK,

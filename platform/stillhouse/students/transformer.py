@@ -20,7 +20,7 @@ from stillhouse.students.backbone import (
     run_backbone,
     transformer_folder,
 )
-from stillhouse.students.export.modules import (
+from stillhouse.students.export.folder_modules import (
     COMPACT,
     UNTIED,
     Transformer,

@@ -12,9 +12,9 @@ from stillhouse.core.errors import BadInput, refusing, require
 from stillhouse.core.remotes import default_remote
 from stillhouse.corpora.tables import count_rows
 from stillhouse.experiments.budget import Budget
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.search_queries import asymmetric_search
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.experiments.teacher_weights import weighted, with_weights
 from stillhouse.methods import (
     Method,
@@ -29,12 +29,12 @@ from stillhouse.methods import (
 )
 from stillhouse.search.domains import frozen
 from stillhouse.search.experiment_file import load_base, load_search
+from stillhouse.search.hyper_parameter_types import cast_point
 from stillhouse.search.keywords import Search
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.samplers import check_sampler, load_sampler
 from stillhouse.search.schedulers import load_scheduler
 from stillhouse.search.space import Space, check, load_space, sections_of
-from stillhouse.search.type_casts import cast_point
 from stillhouse.students.backbone import layer_count
 from stillhouse.students.head import dimension_of
 from stillhouse.sweeps.session import device_of, need_of

@@ -22,9 +22,9 @@ from stillhouse.teachers.kinds import kind_of
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.store import joined
 from stillhouse.teachers.vector_files import FilesEncoder, NoVector
-from stillhouse.training.figures import first_of, untrained
 from stillhouse.training.models import encoder_in
 from stillhouse.training.pair_scores import teacher_scorer
+from stillhouse.training.start_figures import first_of, untrained
 from stillhouse.values.data import Scored, Teacher
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import DevSuite, Stage, TestSuite

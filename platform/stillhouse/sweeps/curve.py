@@ -9,10 +9,10 @@ import torch
 
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.console import doing, say, show, tell, timed_job, warn
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
 from stillhouse.experiments.preparation import Preparation
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import Method, kinds_read
 from stillhouse.preflight.bank import full_bank
 from stillhouse.preflight.examination import at_start
@@ -23,9 +23,9 @@ from stillhouse.search.experiment_file import Summary
 from stillhouse.sweeps.ahead import ahead_of_training, training_left
 from stillhouse.sweeps.checks import check_rows, passes, warn_of_few_steps
 from stillhouse.training.follower import PlanFollower
-from stillhouse.training.gradient_shares import shares_of
 from stillhouse.training.held_out import HELDOUT_LOSS
 from stillhouse.training.progress import Evaluation
+from stillhouse.training.term_gradients import shares_of
 from stillhouse.training.token_job import build_tokens_on_cluster
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where

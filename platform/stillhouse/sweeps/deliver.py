@@ -31,10 +31,10 @@ from stillhouse.evaluation.suites import figure_facts
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import load_method
-from stillhouse.reports.figures import write_figures
 from stillhouse.reports.model_card import Card
+from stillhouse.reports.plots import write_figures
 from stillhouse.reports.reuse import Reuse, reuse, reuse_table, reuse_table_markdown
-from stillhouse.reports.tables import (
+from stillhouse.reports.sweep_tables import (
     comparison_table,
     comparison_table_markdown,
     data_line,
@@ -50,7 +50,7 @@ from stillhouse.search.records import TrialRecord, best_record
 from stillhouse.search.space import Space
 from stillhouse.search.study_backup import STUDY
 from stillhouse.search.trial import Context
-from stillhouse.students.export.modules import STOCK, TOWERS
+from stillhouse.students.export.folder_modules import STOCK, TOWERS
 from stillhouse.students.sizes import sizes
 from stillhouse.sweeps.baseline import Tried
 from stillhouse.sweeps.checks import labelled_rows

@@ -10,10 +10,10 @@ from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.roles import ASYMMETRIC
 from stillhouse.core.types import Encoder
-from stillhouse.evaluation.asymmetric import Beside
+from stillhouse.evaluation.asymmetric_search import Beside
 from stillhouse.evaluation.suites import run_asymmetric
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.students.export.modules import STOCK
+from stillhouse.students.export.folder_modules import STOCK
 from stillhouse.teachers.choice import PromptChoice, TeacherChoice
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.models import Source, find_model, stage_folder

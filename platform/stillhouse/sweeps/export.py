@@ -26,11 +26,11 @@ from stillhouse.methods import Method
 from stillhouse.reports.model_card import Card, Deployed, model_card
 from stillhouse.students.export.asymmetric import QUERY_ONNX, export_asymmetric, is_router
 from stillhouse.students.export.compact import is_compact
+from stillhouse.students.export.folder_modules import COMPACT, ONNX, ONNX_INT8, ROUTED, STOCK, TOWERS
 from stillhouse.students.export.formats import FORMATS, why_not, write_format
-from stillhouse.students.export.modules import COMPACT, ONNX, ONNX_INT8, ROUTED, STOCK, TOWERS
 from stillhouse.students.export.onnx import GRAPHS, OnnxEncoder, is_onnx_export
 from stillhouse.students.export.sentence_transformers import check_parity, is_stock, replacing_folder
-from stillhouse.students.export.towers import DESCRIPTION, export_towers, is_towers
+from stillhouse.students.export.tower_folders import DESCRIPTION, export_towers, is_towers
 from stillhouse.students.sizes import sizes
 from stillhouse.students.static import StaticStudent
 from stillhouse.students.towers import SeparateTowers

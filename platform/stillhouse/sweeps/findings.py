@@ -30,7 +30,7 @@ from stillhouse.search.effects import effects
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.space import Space
 from stillhouse.search.trial import Context
-from stillhouse.training.gradient_shares import shares_of
+from stillhouse.training.term_gradients import shares_of
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Findings:
         return "\n\n".join(parts)
 
     def sections(self) -> list[Section]:
-        """Sections of the page; the importances have a figure there, see `reports.figures`."""
+        """Sections of the page; the importances have a figure there, see `reports.plots`."""
         if not self.shares and not self.inert:
             return []
         tables = (Table(*share_cells(self.shares), left={0, 1}),) if self.shares else ()

@@ -11,17 +11,17 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical
 from stillhouse.core.notes import publish_notes
 from stillhouse.core.types import Encoder, Scorer
-from stillhouse.evaluation.asymmetric import Beside, require_one_dimension
+from stillhouse.evaluation.asymmetric_search import Beside, require_one_dimension
 from stillhouse.evaluation.items import FiguresAndItems
 from stillhouse.evaluation.pool import calibrate
 from stillhouse.evaluation.suites import figure_facts, measure_suite, run_suite
 from stillhouse.evaluation.trained_claims import refuse_trained_claims
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.kinds.collection import SearchCollection, SearchData
 from stillhouse.experiments.kinds.labelled_task import LabelledTask
 from stillhouse.experiments.preparation import Preparation, documents_of
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.sweeps.documents_by import beside_teacher, documents_source, other_model, taught_by
 from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
 from stillhouse.training.models import Source, encoder_in, find_model, stages_among

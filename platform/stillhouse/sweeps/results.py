@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.devices import resolve_device
-from stillhouse.reports.rows import Rows
+from stillhouse.reports.row_table import Rows
 
 if TYPE_CHECKING:
     from stillhouse.core.types import Encoder, FloatArray

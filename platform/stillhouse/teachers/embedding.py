@@ -16,9 +16,9 @@ import torch
 
 from stillhouse.cluster.leases import making
 from stillhouse.cluster.nodes import nodes_to_come, nodes_up
+from stillhouse.cluster.ray_data import as_list, from_list, streaming
 from stillhouse.cluster.resources import grows, in_all, teacher_actors
 from stillhouse.cluster.running import require_usable_gpu
-from stillhouse.cluster.streaming import as_list, from_list, streaming
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, mistake_in, require
 from stillhouse.core.watchdog import Watchdog

@@ -18,9 +18,9 @@ from stillhouse.students.backbone import quiet
 from stillhouse.students.cpu.attention import optimise_for_cpu
 from stillhouse.students.head import head_of, load_pooler, require_model
 from stillhouse.students.pooling import POOLER
-from stillhouse.teachers.agreement import require_stock
 from stillhouse.teachers.forward import cast_products
 from stillhouse.teachers.prompts import prompts_of
+from stillhouse.teachers.runtime_check import require_stock
 from stillhouse.teachers.weights import check_safetensors, on_this_machine
 from stillhouse.values.data import Model, Store, Teacher
 from stillhouse.values.stage import Stage

@@ -27,9 +27,9 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.model_folder import read_folder
 from stillhouse.core.types import Encoding, Tokens
 from stillhouse.students.export.onnx import INPUTS, OUTPUT, graph_inputs, open_session, write_graph
-from stillhouse.teachers.agreement import Unfit, lowest_cosine, require_agreement, tokenised_sample
 from stillhouse.teachers.forward import Encode, Forward, Later, default_batch_tokens
 from stillhouse.teachers.loading import as_encoder, load_teacher
+from stillhouse.teachers.runtime_check import Unfit, lowest_cosine, require_agreement, tokenised_sample
 from stillhouse.teachers.weights import on_this_machine
 from stillhouse.values.data import COMPILE, ONNX, OPENVINO, TORCH, Store
 

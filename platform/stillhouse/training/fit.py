@@ -21,7 +21,6 @@ from stillhouse.students.cpu.attention import optimise_for_cpu
 from stillhouse.training import checkpoint
 from stillhouse.training.average import WeightAverage, averaged
 from stillhouse.training.batching import Batching
-from stillhouse.training.gradient_shares import PREFIX, TermGradients, measured_at
 from stillhouse.training.meter import Meter
 from stillhouse.training.metrics_log import NAME, MetricsLog, Pulse
 from stillhouse.training.module import StudentAndObjective, build_module, distributed
@@ -40,6 +39,7 @@ from stillhouse.training.schedule import learning_rate, make_optimizer, set_lear
 from stillhouse.training.soup import Soup, mean_of
 from stillhouse.training.summary import summary
 from stillhouse.training.table import TrainingTable
+from stillhouse.training.term_gradients import PREFIX, TermGradients, measured_at
 from stillhouse.training.watch import Evaluate, measure
 from stillhouse.values.stage import Stage
 

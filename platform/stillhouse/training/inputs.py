@@ -10,7 +10,7 @@ from stillhouse.core.errors import mistake_in
 from stillhouse.corpora.tokens import build_tokens
 from stillhouse.evaluation.pool import Pool, build_pool
 from stillhouse.teachers.embedding import build_stores
-from stillhouse.training.mining import Miner, build_mined
+from stillhouse.training.hard_negatives import Miner, build_mined
 from stillhouse.training.pair_scores import build_scored
 from stillhouse.training.recording import build_recorded
 from stillhouse.values.data import Examples, Mined, Recorded, Store, TokenTable

@@ -14,13 +14,13 @@ from stillhouse.evaluation.suites import measure_suite
 from stillhouse.teachers.loading import tokenizer_of
 from stillhouse.training.dev_items import keep_items
 from stillhouse.training.facts import write_facts
-from stillhouse.training.figures import start_figures
 from stillhouse.training.fit import OBJECTIVE, STUDENT, OnEvaluation, fit
 from stillhouse.training.held_out import held_out_tokens, open_held_out
 from stillhouse.training.inputs import get
 from stillhouse.training.least_squares import build_first_layer, started
 from stillhouse.training.published_run import published_run
 from stillhouse.training.rank_sync import on_rank0
+from stillhouse.training.start_figures import start_figures
 from stillhouse.training.table import live_reader, open_table, student_reader
 from stillhouse.training.watch import Evaluate
 from stillhouse.values.data import Model, TokenTable, teachers_in

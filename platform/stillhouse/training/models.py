@@ -25,10 +25,10 @@ from stillhouse.core.types import ScoringObjective
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.asymmetric import is_router, open_router
 from stillhouse.students.export.compact import is_compact, read_compact
-from stillhouse.students.export.modules import COMPACT, ONNX, ROUTED, STOCK, TOWERS
+from stillhouse.students.export.folder_modules import COMPACT, ONNX, ROUTED, STOCK, TOWERS
 from stillhouse.students.export.onnx import OnnxEncoder, graph_of, is_onnx, stated_form
 from stillhouse.students.export.sentence_transformers import is_stock
-from stillhouse.students.export.towers import is_towers
+from stillhouse.students.export.tower_folders import is_towers
 from stillhouse.students.head import check_published, head_remark, stated_by_user
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.prompts import prompts_of
@@ -37,7 +37,7 @@ from stillhouse.training.checkpoint import load_weights
 from stillhouse.training.fit import OBJECTIVE, STUDENT
 from stillhouse.training.rebuild import class_of, rebuild
 from stillhouse.training.scorer import with_scores
-from stillhouse.training.towers import ExportedTowers
+from stillhouse.training.tower_scorer import ExportedTowers
 from stillhouse.training.watch import encoder_of
 from stillhouse.values.data import Model
 from stillhouse.values.stage import Stage

@@ -7,10 +7,10 @@ import torch
 
 from stillhouse.core.distributed import world_size
 from stillhouse.core.identity import canonical
-from stillhouse.training.gradient_shares import mean_shares
 from stillhouse.training.progress import Progress
 from stillhouse.training.rebuild import describe
 from stillhouse.training.soup import Soup
+from stillhouse.training.term_gradients import mean_shares
 from stillhouse.training.watch import versions
 from stillhouse.values.stage import Stage
 

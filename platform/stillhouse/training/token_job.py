@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stillhouse.cluster.ray_data import as_list, from_list, streaming
 from stillhouse.cluster.running import ray_runs
-from stillhouse.cluster.streaming import as_list, from_list, streaming
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.console import Progress, doing
 from stillhouse.core.errors import mistake_in

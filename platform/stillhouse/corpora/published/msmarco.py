@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import BadInput
-from stillhouse.corpora.reading.counting import Taking
+from stillhouse.corpora.reading.row_limit import Taking
 from stillhouse.corpora.reading.rows import numbered_lines
 
 COLLECTION, QUERIES, QRELS = "collection.tsv", "queries.train.tsv", "qrels.train.tsv"

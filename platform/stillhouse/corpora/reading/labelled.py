@@ -18,9 +18,9 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.types import ValueArray
 from stillhouse.corpora.published.msmarco import marco_pairs
 from stillhouse.corpora.read_once import note_path, read_once
-from stillhouse.corpora.reading.counting import Spool, distinct, in_blocks
 from stillhouse.corpora.reading.forms import FORMS, ScoredRow, candidates, form_roles, parse_row
 from stillhouse.corpora.reading.languages import recognised
+from stillhouse.corpora.reading.row_limit import Spool, distinct, in_blocks
 from stillhouse.corpora.reading.rows import Rejected, Row, Table, remedies
 from stillhouse.corpora.reading.schema import (
     CONTRADICTION,

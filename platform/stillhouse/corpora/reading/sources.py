@@ -18,8 +18,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from stillhouse.core.errors import BadInput
 from stillhouse.core.redaction import redacted, remember
 from stillhouse.corpora.published.msmarco import text_files
-from stillhouse.corpora.reading.counting import Taking
 from stillhouse.corpora.reading.languages import recognised
+from stillhouse.corpora.reading.row_limit import Taking
 from stillhouse.corpora.reading.rows import (
     TABLES,
     Cells,

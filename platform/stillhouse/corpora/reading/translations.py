@@ -15,8 +15,8 @@ import numpy.typing as npt
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import IntArray
-from stillhouse.corpora.reading.counting import in_blocks
 from stillhouse.corpora.reading.parallel import Pair, ParallelCorpus, read_parallel, reading_of_pairs
+from stillhouse.corpora.reading.row_limit import in_blocks
 from stillhouse.corpora.reading.sources import Reading
 from stillhouse.corpora.tables import (
     RUNS,

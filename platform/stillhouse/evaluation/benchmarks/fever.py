@@ -13,7 +13,7 @@ from stillhouse.corpora.candidates import Candidates, coverage, pick_candidates
 from stillhouse.corpora.published.fever import CLAIM_FILES, PAGE_FILES, Fever, read_fever
 from stillhouse.corpora.tfidf import Scores, TfIdf
 from stillhouse.evaluation.benchmark import About, Benchmark, Options, itemised, opened
-from stillhouse.evaluation.candidates import candidate_values, judge_candidates
+from stillhouse.evaluation.candidate_metrics import candidate_values, judge_candidates
 from stillhouse.evaluation.finite_encoder import FiniteEncoder, Piecewise
 from stillhouse.evaluation.items import Items, Measured, means, measured
 from stillhouse.evaluation.retrieval import unit

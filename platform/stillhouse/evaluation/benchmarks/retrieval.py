@@ -21,7 +21,7 @@ from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.core.types import Encoder, FloatArray, IntArray
 from stillhouse.core.user_files import check_writable, is_file
 from stillhouse.corpora.published.judged import PLACES, JudgedCollection, find_collections
-from stillhouse.corpora.reading.counting import in_blocks
+from stillhouse.corpora.reading.row_limit import in_blocks
 from stillhouse.evaluation.benchmark import About, Benchmark, Options, itemised, opened
 from stillhouse.evaluation.finite_encoder import FiniteEncoder, Piecewise
 from stillhouse.evaluation.items import Figures, Items, Measured, means, measured

@@ -7,7 +7,7 @@ from stillhouse.core.errors import require
 from stillhouse.core.type_casts import check_types
 from stillhouse.experiments.columns import Columns
 from stillhouse.experiments.data_kind import DataKind, check_count
-from stillhouse.experiments.memory import IN_MEMORY, Held, held_rows
+from stillhouse.experiments.text_in_memory import IN_MEMORY, Held, held_rows
 from stillhouse.values.data import AllRows, Examples, Store, TextTable, sample
 from stillhouse.values.mining import Mining
 from stillhouse.values.setting import PairData

@@ -12,8 +12,8 @@ from stillhouse.experiments.columns import Columns
 from stillhouse.experiments.data_kind import PYDOCS_SENTENCES, DataKind, Measure, check_count, of_pydocs
 from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.kinds.pairs import Pairs
-from stillhouse.experiments.memory import IN_MEMORY, Held, held_texts
 from stillhouse.experiments.source import PYDOCS, Source, read_options
+from stillhouse.experiments.text_in_memory import IN_MEMORY, Held, held_texts
 from stillhouse.values.data import Store, TextTable, sample
 from stillhouse.values.setting import SentenceData
 
@@ -227,7 +227,7 @@ class Sentences(Columns, DataKind[SentenceData]):
 
     def at_hand(self, context: "Preparation") -> bool:
         """Return whether the corpus is small or has been read, and no copies are to be translated."""
-        from stillhouse.corpora.pydocs.selection import is_extracted
+        from stillhouse.corpora.pydocs.pydocs_corpus import is_extracted
         from stillhouse.corpora.reading.ingest import quick_to_ingest
 
         return not self.augmentation.translators and all(

@@ -24,8 +24,8 @@ from stillhouse.core.roles import DOCUMENT, QUERY, Prompts
 from stillhouse.core.types import RoleEncoder
 from stillhouse.students.backbone import quiet
 from stillhouse.students.encoder import StudentEncoder
+from stillhouse.students.export.folder_modules import ONNX, SETTINGS, without_pooler
 from stillhouse.students.export.formats import why_not, write_format
-from stillhouse.students.export.modules import ONNX, SETTINGS, without_pooler
 from stillhouse.students.export.sentence_transformers import replacing_folder, same_vectors, write_modules
 
 if TYPE_CHECKING:

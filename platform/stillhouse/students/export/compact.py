@@ -12,7 +12,7 @@ from stillhouse.core.artifacts import read_json, write_json
 from stillhouse.core.errors import require
 from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.students.backbone import quiet, with_layers
-from stillhouse.students.export.modules import write_tokenizer
+from stillhouse.students.export.folder_modules import write_tokenizer
 from stillhouse.students.export.sentence_transformers import replacing_folder, write_settings
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.transformer import load_weights

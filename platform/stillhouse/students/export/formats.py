@@ -18,7 +18,7 @@ from stillhouse.core.model_folder import read_folder
 from stillhouse.core.types import Exportable
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.compact import read_compact, write_compact
-from stillhouse.students.export.modules import COMPACT, FORMATS, ONNX, ONNX_INT8, STOCK, UNTIED
+from stillhouse.students.export.folder_modules import COMPACT, FORMATS, ONNX, ONNX_INT8, STOCK, UNTIED
 from stillhouse.students.export.onnx import check_onnx, export_onnx, require_extra
 from stillhouse.students.export.sentence_transformers import (
     by_role,

@@ -34,7 +34,7 @@ from stillhouse.core.tokenizing import FastTokenizer, pad, token_batches
 from stillhouse.core.types import Encoder, Exportable, InRoles, Tokens
 from stillhouse.students.backbone import quiet
 from stillhouse.students.encoder import Vectors, evaluating
-from stillhouse.students.export.modules import (
+from stillhouse.students.export.folder_modules import (
     ONNX,
     ONNX_INT8,
     SETTINGS,

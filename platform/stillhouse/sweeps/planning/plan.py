@@ -13,13 +13,13 @@ from stillhouse.core.console import doing, say
 from stillhouse.core.errors import require
 from stillhouse.core.job_clock import duration
 from stillhouse.core.machine import available_memory, cores, describe_machine
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.preparation import Preparation
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import kinds_read
-from stillhouse.preflight import space
+from stillhouse.preflight import disk_and_memory
 from stillhouse.preflight.planned import Planned
-from stillhouse.reports.rows import Rows
+from stillhouse.reports.row_table import Rows
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.schedulers import points_of
 from stillhouse.search.trial import Context
@@ -139,7 +139,7 @@ class Plan:
 def _printed(row: Mapping[str, Any]) -> dict[str, Any]:
     """A line of what is made, with its size in words."""
     names = {_SIZE: "size", _FOR_A_TIME: "for a time"}
-    return {names.get(n, n): space.in_bytes(1e9 * v) if n in names else v for n, v in row.items()}
+    return {names.get(n, n): disk_and_memory.in_bytes(1e9 * v) if n in names else v for n, v in row.items()}
 
 
 def plan_sweep(options: SweepOptions, workspace: Workspace, request: Request) -> Plan:
@@ -297,20 +297,20 @@ class _Planner:
             add(f"texts {texts.label}", 1, known.bytes(texts), rows=known.rows(texts))
         for store, count in vectors:
             rows = known.rows(store.texts)
-            add(f"vectors {store.label}", 1, space.vector_bytes(rows, dim), rows=rows, tokens=count)
+            add(f"vectors {store.label}", 1, disk_and_memory.vector_bytes(rows, dim), rows=rows, tokens=count)
         for table, count in tokens:
             rows = known.rows(table.texts)
-            add(f"tokens {table.label}", 1, space.token_bytes(rows, count), rows=rows, tokens=count)
-        sizes = {kind: 1e6 * space.student_megabytes(stage) for kind, stage in self._kinds.items()}
+            add(f"tokens {table.label}", 1, disk_and_memory.token_bytes(rows, count), rows=rows, tokens=count)
+        sizes = {kind: 1e6 * disk_and_memory.student_megabytes(stage) for kind, stage in self._kinds.items()}
         for kind, stage in self._kinds.items():
             number = sum(count for each, count in self.stages if kind_of(each) == kind)
             add(f"students {stage.label}, {sizes[kind] / 1e6:,.1f} MB each", number, number * sizes[kind])
         total = sum(each[_SIZE] for each in made)
         if window := self.experiment.budget.shard_window:
-            held = sum(space.held_rows(known.rows(store.texts), window) for store in known.stores)
-            add("shards of a node", 2 * window, space.vector_bytes(held, dim), _FOR_A_TIME)
+            held = sum(disk_and_memory.held_rows(known.rows(store.texts), window) for store in known.stores)
+            add("shards of a node", 2 * window, disk_and_memory.vector_bytes(held, dim), _FOR_A_TIME)
         if sizes:
-            add("checkpoints", at_once, at_once * 3 * space.KEPT * max(sizes.values()), _FOR_A_TIME)
+            add("checkpoints", at_once, at_once * 3 * disk_and_memory.KEPT * max(sizes.values()), _FOR_A_TIME)
         return Rows([*made, {"what": "in all, at the end", _SIZE: total}])
 
     def _memory(self) -> dict[str, float]:
@@ -318,8 +318,10 @@ class _Planner:
         some: Any = next(iter(self._kinds.values()), None)
         setting, where = self.known.setting, self.known.workspace
         planned = Planned(self.experiment, self.teacher, setting, some, where, self.request.device)
-        step = max((space.training_bytes(planned, stage) for stage in self._kinds.values()), default=0)
-        actor, trial = ((_PROCESS + each) / 1e9 for each in (space.teacher_bytes(planned), step))
+        step = max(
+            (disk_and_memory.training_bytes(planned, stage) for stage in self._kinds.values()), default=0
+        )
+        actor, trial = ((_PROCESS + each) / 1e9 for each in (disk_and_memory.teacher_bytes(planned), step))
         student = {"trial" if self.options else "training": trial} if step else {}
         return {"teacher actor": actor, **student, **({"driver": actor} if self.options else {})}
 

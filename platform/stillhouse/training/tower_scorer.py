@@ -11,7 +11,7 @@ from stillhouse.core.artifacts import read_json
 from stillhouse.core.tensors import read_tensors
 from stillhouse.core.types import FloatArray, IntArray
 from stillhouse.losses.pair_head import Joiner
-from stillhouse.students.export.towers import DESCRIPTION, JOINER, SIDES
+from stillhouse.students.export.tower_folders import DESCRIPTION, JOINER, SIDES
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.weights import resolve_model
 
@@ -26,7 +26,7 @@ class ExportedTowers:
         columns: Names of the two sides.
 
     Args:
-        folder: A folder that `students.export.towers` wrote.
+        folder: A folder that `students.export.tower_folders` wrote.
         device: Device that they encode on.
 
     Raises:

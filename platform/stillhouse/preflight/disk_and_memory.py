@@ -15,7 +15,7 @@ from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.corpora.tables import ROWS_PER_SHARD, open_texts, sample_of, shard_count, shard_size
 from stillhouse.preflight.finding import ERROR, NOTE, WARNING, Finding
 from stillhouse.preflight.planned import SAMPLE, Planned
-from stillhouse.preflight.weights import checkpoints_of, kept_layers, layer_of, tensor_shapes
+from stillhouse.preflight.trained_weights import checkpoints_of, kept_layers, layer_of, tensor_shapes
 from stillhouse.students.backbone import read_config
 from stillhouse.students.sizes import sizes
 from stillhouse.teachers.forward import default_batch_tokens

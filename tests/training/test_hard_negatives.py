@@ -21,8 +21,8 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.negatives import with_negatives
 from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.weights import resolve_model
-from stillhouse.training import mining
-from stillhouse.training.mining import Miner, build_mined, first_of_equal
+from stillhouse.training import hard_negatives
+from stillhouse.training.hard_negatives import Miner, build_mined, first_of_equal
 from stillhouse.training.negative_selection import known_positives, nearest
 from stillhouse.values.data import Examples, Given, Mined, Model, Store, TextTable
 from stillhouse.values.mining import Mining
@@ -218,7 +218,7 @@ def test_mining_resumes_and_parts_may_be_mined_elsewhere(
     workspace: Workspace, planned: Callable[..., Examples], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The order of parts is free, since each part has its own random state."""
-    monkeypatch.setattr(mining, "QUERY_TILE", 8)
+    monkeypatch.setattr(hard_negatives, "QUERY_TILE", 8)
     answers = sentences(36, 6)
     pairs = [(f"{text} query", text) for text in answers]
     made: list[int] = []
@@ -313,8 +313,8 @@ def test_equals_mine_hard_negatives_of_sentence_transformers(
     tiny_model: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(mining, "PASSAGE_TILE", 16)
-    monkeypatch.setattr(mining, "QUERY_TILE", 8)
+    monkeypatch.setattr(hard_negatives, "PASSAGE_TILE", 16)
+    monkeypatch.setattr(hard_negatives, "QUERY_TILE", 8)
     answers = sentences(60, 1)
     pairs = [(f"{a.split()[0]} {q}", a) for q, a in zip(sentences(60, 2), answers, strict=True)]
     expected = by_their_miner(pairs, tiny_model, num_negatives=3, **theirs)

@@ -25,7 +25,7 @@ from stillhouse.preflight.finding import ERROR, NOTE, WARNING, Finding
 from stillhouse.preflight.planned import Planned
 from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.coattention import CoattentionScorer
-from stillhouse.students.cross_encoder import TransformerScorer
+from stillhouse.students.pair_transformer import TransformerScorer
 from stillhouse.students.towers import SeparateTowers, SimpleCNN, SimpleLSTM
 from stillhouse.values.data import Model, teachers_in
 from stillhouse.values.stage import Stage

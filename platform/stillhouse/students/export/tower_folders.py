@@ -17,7 +17,7 @@ from stillhouse.core.artifacts import write_json
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import SidedModel, StockModule
 from stillhouse.losses.pair_head import Joiner
-from stillhouse.students.export.modules import Dense
+from stillhouse.students.export.folder_modules import Dense
 from stillhouse.students.export.sentence_transformers import replacing_folder, write_modules
 
 DESCRIPTION, JOINER = "towers.json", "joiner.safetensors"

@@ -25,7 +25,7 @@ from stillhouse.reports.importances import (
     load_study,
 )
 from stillhouse.reports.pages import Figure, Section, Table, write_page
-from stillhouse.reports.tables import comparison_cells, ranking_cells, title_of
+from stillhouse.reports.sweep_tables import comparison_cells, ranking_cells, title_of
 from stillhouse.reports.trials import STATES, ranked, second_name
 from stillhouse.search.records import TrialRecord, best_record
 from stillhouse.tracking import readable

@@ -12,10 +12,10 @@ from stillhouse.core.cache import limit_to
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.json_text import parse_json
 from stillhouse.core.remotes import default_remote
-from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import experiment_of, flattened, merged, opts_out, with_file
 from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.search.keywords import Resources
 
 _TEACHERS = '[{"name": "all-MiniLM-L6-v2"}, {"vectors": "files/*.parquet", "weight": 0.5}]'

@@ -7,16 +7,16 @@ import torch
 from rows import each_row
 from torch import Tensor
 
-from stillhouse.losses import streaming
+from stillhouse.losses import tiled_sums
 from stillhouse.losses.numerics import unit
-from stillhouse.losses.streaming import streamed_logsumexp, streamed_sum
+from stillhouse.losses.tiled_sums import streamed_logsumexp, streamed_sum
 
 KEYS, DIM = 23, 5
 
 
 @pytest.fixture(autouse=True)
 def _small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(streaming.TILE, "cpu", 4)
+    monkeypatch.setitem(tiled_sums.TILE, "cpu", 4)
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from rows import each_row
+from safetensors.torch import load_file, save_file
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
@@ -41,6 +42,14 @@ def test_any_part_changes_the_hash(copy: Path, file: str) -> None:
     assert hash_model(copy) != before
     path.unlink()
     assert hash_model(copy) != before
+
+
+def test_weights_under_other_names_than_the_model_asks_for_are_refused(copy: Path) -> None:
+    """Nothing would be loaded of them, and every vector would be random."""
+    file = copy / "model.safetensors"
+    save_file({f"net.{name}": value for name, value in load_file(file).items()}, file, {"format": "pt"})
+    with pytest.raises(BadInput, match="none of them was loaded, so that the model would be random"):
+        load_sentence_transformer(resolve_model(str(copy)))
 
 
 def test_another_node_fetches_the_revision_of_the_plan(

@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+from safetensors import safe_open
 from torch import Tensor, nn
 
 from stillhouse.core.artifacts import Workspace
@@ -32,6 +34,8 @@ TEACHERS = ("Transformer", STATIC)
 """First modules of sentence-transformers that a store supports: both take token ids."""
 
 _TOKENIZERS: dict[str, Model] = {}
+_COMPARED = 4
+"""Shapes of matrices whose last row is looked for in the files."""
 
 
 def load_sentence_transformer(model: Model, device: str = "cpu") -> "SentenceTransformer":
@@ -64,6 +68,7 @@ def load_sentence_transformer(model: Model, device: str = "cpu") -> "SentenceTra
             f"{model.name or model.path} must be a model that sentence-transformers loads, with weights of "
             f"the shapes that its config.json states, but loading it gave: {error}"
         ) from error
+    _require_weights(loaded, model)
     if model.pooling or model.normalize is not None or model.dimension:
         _replace_head(loaded, model)
     # What is left out of a vector is left out by a module.
@@ -74,6 +79,29 @@ def load_sentence_transformer(model: Model, device: str = "cpu") -> "SentenceTra
     _set_prompts(loaded, prompts_of(model))
     optimise_for_cpu(loaded, device)
     return loaded.eval()
+
+
+def _require_weights(loaded: "SentenceTransformer", model: Model) -> None:
+    """Refuse a folder none of whose weights was loaded: where names differ, a model keeps random ones.
+
+    Some are compared by their last rows, since loading may rename any.
+    """
+    rows: dict[tuple[int, ...], Tensor] = {}
+    for weight in loaded[0].parameters():
+        if weight.ndim == 2 and len(rows) < _COMPARED:
+            rows.setdefault(tuple(weight.shape), weight[-1].detach().float().cpu())
+    found = False
+    for file in sorted(Path(model.path).rglob("*.safetensors")):
+        with safe_open(file, "pt") as tensors:
+            for name in tensors.keys():
+                part = tensors.get_slice(name)
+                last = rows.get(shape := tuple(part.get_shape()))
+                found = found or (last is not None and torch.equal(part[shape[0] - 1].float(), last))
+    if not found:
+        raise BadInput(
+            f"The weights of {model.name or model.path} must have the names that its config.json asks for, "
+            "but none of them was loaded, so that the model would be random. Export it again."
+        )
 
 
 class _Truncated(nn.Module):

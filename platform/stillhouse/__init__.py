@@ -105,7 +105,7 @@ _MODULES = {
     "RecurrentChoice": "experiments.students.recurrent",
     "Refit": "experiments.budget",
     "Resources": "search.keywords",
-    "Rows": "reports.rows",
+    "Rows": "reports.row_table",
     "Scores": "experiments.kinds.scores",
     "Search": "search.keywords",
     "SearchCollection": "experiments.kinds.collection",

@@ -92,7 +92,7 @@ def test_an_experiment_in_order_gives_notes_alone_within_a_minute(
     assert {"device", "disk", "memory", "lengths", "vectors", "cosines"} <= checks
     assert ("temperature" in checks) is (method in ("ckd", "ibkd"))
     (vectors,) = of(findings, "vectors")
-    assert "words-train (64), words-dev (13), words-test (21)" in vectors.found
+    assert "words-train (64), words-dev (13), computed" in vectors.found
     assert "lowest cosine 1.0000" in vectors.found
 
 
@@ -610,7 +610,7 @@ def test_time_that_is_up_leaves_a_few_texts_of_everything(
     module = load_method("ckd")
     point = hyper_parameters(module, {"bank_size": 0})
     findings = examination.examine(module, point, healthy, workspace, seconds=0.0)
-    assert "words-train (8), words-dev (8), words-test (8)" in of(findings, "vectors")[0].found
+    assert "words-train (8), words-dev (8), computed" in of(findings, "vectors")[0].found
     assert "8 different texts" in of(findings, "cosines")[0].found
 
 

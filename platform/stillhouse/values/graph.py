@@ -33,6 +33,11 @@ def of_kind(kind: type[K], values: Iterable[object]) -> list[K]:
     return [each for each in values if isinstance(each, kind)]
 
 
+def _name(value: Named) -> str:
+    """Name a value as its folder does: one content under two labels is made twice."""
+    return f"{getattr(value, 'label', '')}-{value.fingerprint}"
+
+
 def reached(kind: type[N], *values: object) -> list[N]:
     """List the values of a kind that some values name, each once, those of earlier stages among them."""
     found: dict[str, N] = {}
@@ -42,7 +47,7 @@ def reached(kind: type[N], *values: object) -> list[N]:
         if id(value) not in seen:
             seen.add(id(value))
             if isinstance(value, kind):
-                found.setdefault(value.fingerprint, value)
+                found.setdefault(_name(value), value)
             left += reversed(list(parts_of(value)))
     return list(found.values())
 
@@ -62,11 +67,11 @@ def missing(values: Iterable[object], finished: Callable[[Any], bool]) -> list[M
     def is_ready(value: object) -> bool:
         if isinstance(value, Stage):
             return finished(value)
-        if isinstance(value, Made) and value.is_made and (value.fingerprint in found or finished(value)):
+        if isinstance(value, Made) and value.is_made and (_name(value) in found or finished(value)):
             return True
         ready = all([is_ready(part) for part in parts_of(value)])
         if ready and isinstance(value, Made) and value.is_made:
-            found[value.fingerprint] = value
+            found[_name(value)] = value
         return ready
 
     for value in values:

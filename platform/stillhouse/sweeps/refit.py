@@ -85,7 +85,7 @@ def refit(refits: Sequence[Refitting], need: Need) -> list[Candidate | None]:
     if not refits:
         return []
     lengths = " and ".join(f"{length:,}" for length in dict.fromkeys(r.stage.examples_in_all for r in refits))
-    say(f"\n{', '.join(each.title for each in refits)}: {lengths} examples each")
+    say(f"\n{'; '.join(each.title for each in refits)}: {lengths} examples each")
     for each in refits:
         each.observer.refit_started(each.trial, each.stage)
     reasons = _train(

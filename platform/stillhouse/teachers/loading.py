@@ -68,7 +68,8 @@ def load_sentence_transformer(model: Model, device: str = "cpu") -> "SentenceTra
             f"{model.name or model.path} must be a model that sentence-transformers loads, with weights of "
             f"the shapes that its config.json states, but loading it gave: {error}"
         ) from error
-    _require_weights(loaded, model)
+    if folder.first == "Transformer":  # Tables of token vectors may be put together from their files.
+        _require_weights(loaded, model)
     if model.pooling or model.normalize is not None or model.dimension:
         _replace_head(loaded, model)
     # What is left out of a vector is left out by a module.

@@ -29,7 +29,7 @@ def in_notebook() -> bool:
 
 
 def draw(page: TextIO, what: str, done: int, total: int | None, words: str) -> None:
-    """Draw the bar of some work in the place of the one that is there.
+    """Draw the bar of some work instead of the one that is there.
 
     Args:
         page: The terminal.

@@ -229,7 +229,7 @@ def head_remark(
         model: The model, with what the user set.
         pooling_given: Whether the user set the pooling, be it to what is assumed otherwise.
         normalize_given: The same of the norm.
-        remedy: How to set them, with the poolings in the place of ``{}``.
+        remedy: How to set them, with ``{}`` where the poolings are named.
     """
     own, head, name = _stated_head(model), head_of(model), model.title
     if own.stated and head != own:

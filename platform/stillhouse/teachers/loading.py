@@ -91,18 +91,17 @@ def _require_weights(loaded: "SentenceTransformer", model: Model) -> None:
     for weight in loaded[0].parameters():
         if weight.ndim == 2 and len(rows) < _COMPARED:
             rows.setdefault(tuple(weight.shape), weight[-1].detach().float().cpu())
-    found = False
     for file in sorted(Path(model.path).rglob("*.safetensors")):
         with safe_open(file, "pt") as tensors:
             for name in tensors.keys():
                 part = tensors.get_slice(name)
                 last = rows.get(shape := tuple(part.get_shape()))
-                found = found or (last is not None and torch.equal(part[shape[0] - 1].float(), last))
-    if not found:
-        raise BadInput(
-            f"The weights of {model.name or model.path} must have the names that its config.json asks for, "
-            "but none of them was loaded, so that the model would be random. Export it again."
-        )
+                if last is not None and torch.equal(part[shape[0] - 1].float(), last):
+                    return
+    raise BadInput(
+        f"The weights of {model.name or model.path} must have the names that its config.json asks for, "
+        "but none of them was loaded, so that the model would be random. Export it again."
+    )
 
 
 class _Truncated(nn.Module):

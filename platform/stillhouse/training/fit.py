@@ -111,8 +111,7 @@ def fit(
     rank_share(stage)
     on_rank0(lambda: _find_checkpoints(folder, published))
     begun = rank0_value(bool(checkpoint.steps(folder)))
-    starts = (first_weights, live_weights, first_objective, first_layer)
-    module = build_module(stage, table.teacher_dim, *starts)
+    module = build_module(stage, table.teacher_dim, first_weights, live_weights, first_objective, first_layer)
     if not begun:
         module.objective.fit_teacher(table.teacher_blocks())
         for line in module.objective.remarks(table.values) if rank() == 0 else ():

@@ -88,8 +88,7 @@ def build_first_layer(stage: Stage, workspace: Workspace, *, device: str) -> Non
     Raises:
         BadInput: There are fewer texts than the student has dimensions.
     """
-    value = first_layer(stage)
-    if value is None:
+    if (value := first_layer(stage)) is None:
         return
 
     def make(folder: Path) -> dict[str, Any]:
@@ -134,18 +133,21 @@ def fitted(student_NH: Tensor, teacher_NE: Tensor) -> tuple[Tensor, dict[str, fl
     x_NH, t_NE = student_NH.double(), teacher_NE.double()
     kept = rows - max(1, rows // 10)
 
-    def solve(until: int, ridge: float) -> Tensor:
-        gram_HH = x_NH[:until].T @ x_NH[:until]
-        gram_HH += ridge * gram_HH.diagonal().mean() * torch.eye(width, dtype=torch.float64)
-        solved_HE: Tensor = torch.linalg.solve(gram_HH, x_NH[:until].T @ t_NE[:until])
-        return solved_HE.T
+    def products(until: int) -> tuple[Tensor, Tensor]:
+        return x_NH[:until].T @ x_NH[:until], x_NH[:until].T @ t_NE[:until]
 
+    def solve(gram_HH: Tensor, cross_HE: Tensor, ridge: float) -> Tensor:
+        added_HH = ridge * gram_HH.diagonal().mean() * torch.eye(width, dtype=torch.float64)
+        solved_HE: Tensor = torch.linalg.solve(gram_HH + added_HH, cross_HE)
+        return solved_HE
+
+    of_kept = products(kept)
     cosines = {
-        ridge: float(cosine_similarity(x_NH[kept:] @ solve(kept, ridge).T, t_NE[kept:]).mean())
+        ridge: float(cosine_similarity(x_NH[kept:] @ solve(*of_kept, ridge), t_NE[kept:]).mean())
         for ridge in RIDGES
     }
     best = max(cosines, key=lambda ridge: cosines[ridge])
-    return solve(rows, best).float(), {"ridge": best, "cosine": cosines[best], "rows": rows}
+    return solve(*products(rows), best).T.float(), {"ridge": best, "cosine": cosines[best], "rows": rows}
 
 
 def _pairs(stage: Stage, table: TrainingTable, device: str) -> tuple[Tensor, Tensor]:
@@ -153,17 +155,17 @@ def _pairs(stage: Stage, table: TrainingTable, device: str) -> tuple[Tensor, Ten
     column, store = next(iter(table.stores.items()))
     student = build_student(stage).to(device)
     tower = tower_of(student, column)
-    rows = np.concatenate(list(table.sampled(column, stage.least_squares, AT_ONCE, stage.seed)))
+    batches = list(table.sampled(column, stage.least_squares, AT_ONCE, stage.seed))
+    rows = np.concatenate(batches)
     order = np.random.default_rng(stage.seed).permutation(len(rows))
     progress, found = Progress("fitting the last layer", "texts"), []
 
     def keep(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         found.append(inputs[0].float().cpu())
 
-    handle = tower.projection.register_forward_pre_hook(keep)
+    tower.projection.register_forward_pre_hook(keep)
     with torch.no_grad(), evaluating(student):
-        for start in range(0, len(rows), AT_ONCE):
-            tower(table.tokens[column].padded(rows[start : start + AT_ONCE]).to(device))
-            progress(start, len(rows))
-    handle.remove()
+        for batch in batches:
+            tower(table.tokens[column].padded(batch).to(device))
+            progress(sum(map(len, found)), len(rows))
     return torch.cat(found)[order], torch.from_numpy(store.gather(rows[order]))

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 import torch
 from local_ray import local_ray
+from rows import each_row
 from torch import Tensor
 
 import stillhouse
@@ -194,6 +195,22 @@ def test_compute_is_resolved_once_and_checked(
     assert resolve_compute("cpu", "auto") == "float32"
     with pytest.raises(BadInput, match="hardware that supports bfloat16"):
         build_store(workspace, replace(store, compute="bfloat16"), local=True)
+
+
+@each_row(
+    ("info", "by_default"),
+    [
+        ("AuthenticAMD avx512_bf16", "bfloat16"),
+        ("GenuineIntel avx512_bf16 amx_bf16", "bfloat16"),
+        ("GenuineIntel avx512_bf16", "float32"),  # AMX is hidden
+        ("AuthenticAMD avx2", "float32"),
+    ],
+)
+def test_bfloat16_is_taken_where_it_is_faster(
+    monkeypatch: pytest.MonkeyPatch, info: str, by_default: str
+) -> None:
+    monkeypatch.setattr(embed, "_cpu_info", lambda: info)
+    assert resolve_compute("cpu") == by_default
 
 
 def test_a_finished_stage_can_be_the_teacher(workspace: Workspace, store: Store) -> None:

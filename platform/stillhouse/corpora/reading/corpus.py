@@ -24,6 +24,8 @@ DROP, CUT, PACK = "drop", "cut", "pack"
 LONGER = (DROP, CUT, PACK)
 """What may happen to texts with more words than ``max_words``."""
 TEXTS = Schema(owner="sentences")
+_AROUND = 8
+"""Tokens that a model may put around a text, more than any known to us."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,11 @@ class TokenLimit:
 
     def __call__(self, text: str) -> bool:
         """Return whether the model reads the whole text."""
+        whole = self.prompt + text
+        if whole.isascii() and len(whole) + _AROUND <= self.max_length:
+            return True  # A token has at least one character.
         tokenizer = cached_tokenizer(Path(self.tokenizer.path), self.max_length)
-        return int(tokenizer.whole_lengths([self.prompt + text])[0]) <= self.max_length
+        return int(tokenizer.whole_lengths([whole])[0]) <= self.max_length
 
 
 @dataclass(frozen=True)

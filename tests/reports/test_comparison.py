@@ -4,7 +4,6 @@ import csv
 import json
 import re
 import shutil
-import struct
 from pathlib import Path
 
 import pytest
@@ -169,18 +168,12 @@ def test_compare_writes_tables_and_figures_and_logs_them(
     assert "/#/compare-runs?runs=%5B%22" in printed[-1] and "experiments=%5B%221%22%5D" in printed[-1]
     report = json.loads(summary.read_text())
     folder = Path(report["folder"])
-    pictures = ["quality-size", "quality-latency", "alignment-uniformity", "data-sentences"]
-    tables = ["comparison.md", "comparison.csv", "comparison.html", "plotly.min.js"]
-    assert report["files"] == [*(f"{name}.png" for name in pictures), *tables]
+    figures = ["quality-size", "quality-latency", "alignment-uniformity", "data-sentences"]
+    assert report["files"] == ["comparison.md", "comparison.csv", "comparison.html"]
     assert report["quality"] == "docsearch_cosine_mrr_at_10"
-    for name in pictures:
-        data = (folder / f"{name}.png").read_bytes()
-        width, height = struct.unpack(">II", data[16:24])
-        assert data.startswith(b"\x89PNG") and width > 600 and height > 400
     page = (folder / "comparison.html").read_text()
-    assert re.findall(r'data-for="([\w-]+)"', page) == pictures and page.count("<table>") == 3
-    assert re.findall(r'<script[^>]+src="([^"]+)"', page) == ["plotly.min.js"]
-    assert len(page) < 1_000_000
+    assert re.findall(r'data-for="([\w-]+)"', page) == figures and page.count("<table>") == 3
+    assert "<script src=" not in page and "Plotly.newPlot" in page, "the page is one file"
     for split, first in (("dev", "one: teacher"), ("test", "one: teacher")):
         table = page.split(f"Quality ({split}) and cost, sorted by {split} docsearch mrr@10")[1].split(
             "</table>"

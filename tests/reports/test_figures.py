@@ -1,7 +1,6 @@
 import json
 import math
 import re
-import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -181,26 +180,12 @@ def test_all_figures_are_written(tmp_path: Path) -> None:
         tested=tested,
         title="a <sweep>",
     )
-    names = {path.name for path in folder.iterdir()}
-    assert names == {
-        "sweep.html",
-        "plotly.min.js",
-        "learning-curves.png",
-        "pareto-front.png",
-        "history.png",
-        "importances.png",
-        "parallel-coordinates.png",
-        "slices.png",
-    }
-    for picture in folder.glob("*.png"):
-        data = picture.read_bytes()
-        width, height = struct.unpack(">II", data[16:24])
-        assert data.startswith(b"\x89PNG") and width > 500 and height > 250
+    assert [path.name for path in folder.iterdir()] == ["sweep.html"]
+    drawn = ["learning-curves", "pareto-front", "history", "importances", "parallel-coordinates", "slices"]
+    assert list(shown(folder / "sweep.html")) == drawn
     page = (folder / "sweep.html").read_text()
     assert "a &lt;sweep&gt;" in page and "a <sweep>" not in page
-    assert page.count("<img ") == page.count('src="data:image/png;base64,') == 6
-    assert re.findall(r'<script[^>]+src="([^"]+)"', page) == ["plotly.min.js"]
-    assert len(page) < 1_000_000
+    assert "<script src=" not in page and "Plotly.newPlot" in page, "the page is one file"
     assert "best student" in page and page.index("*9") < page.index('<td class="text">0</td>')
 
 
@@ -261,12 +246,10 @@ def test_the_page_is_deterministic(tmp_path: Path) -> None:
     study = study_of(tmp_path / "study.db", trials(4))
     pages = [write_figures(tmp_path / name, trials(4), QUALITY, study=study) / "sweep.html" for name in "ab"]
     assert pages[0].read_bytes() == pages[1].read_bytes()
-    pictures = [tmp_path / name / "learning-curves.png" for name in "ab"]
-    assert pictures[0].read_bytes() == pictures[1].read_bytes()
 
 
 def test_a_sweep_without_a_finished_trial_is_drawn_and_explained(tmp_path: Path) -> None:
     records = [record(0, None, "FAIL", rate=0.1)]
     folder = write_figures(tmp_path / "f", records, QUALITY, study=study_of(tmp_path / "s.db", records))
-    assert {path.name for path in folder.iterdir()} == {"sweep.html", "plotly.min.js", "learning-curves.png"}
+    assert list(shown(folder / "sweep.html")) == ["learning-curves"]
     assert "importances need at least two finished trials" in (folder / "sweep.html").read_text()

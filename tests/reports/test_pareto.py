@@ -78,5 +78,5 @@ def test_the_front_of_quality_and_latency(tmp_path: Path, tiny_model: Path, ray_
     assert report["student"]["trial"] == best["number"]
     assert f"refit of trial {best['number']}: 256 examples each" in ran.stderr
     assert f"Pareto front, latency per text, median (ms): trials {report['front'][0]}" in ran.stdout
-    figures = {path.name for path in (tmp_path / "runs" / "sweeps" / "ibkd" / "figures").iterdir()}
-    assert {"pareto-front.png", "sweep.html"} <= figures, figures
+    page = tmp_path / "runs" / "sweeps" / "ibkd" / "figures" / "sweep.html"
+    assert 'id="pareto-front"' in page.read_text()

@@ -23,7 +23,7 @@ from stillhouse.reports.comparison_tables import (
 )
 from stillhouse.reports.cost_maps import draw_map, maps, selecting
 from stillhouse.reports.entries import SPLITS, Entry, entries
-from stillhouse.reports.pages import PLOTLY, Figure, Section, Table, write_page
+from stillhouse.reports.pages import Figure, Section, Table, write_page
 from stillhouse.reports.row_table import Rows
 from stillhouse.tracking.mlflow_tracker import MLflowTracker
 from stillhouse.tracking.reading import COMPARISON, Run, read_runs, side_by_side
@@ -139,10 +139,7 @@ def compared(runs: Sequence[str], experiment: str, uri: str) -> Rows:
 
 
 def _write(comparison: Comparison, rows: Sequence[Entry], quality: str, folder: Path) -> list[Path]:
-    drawn = [draw_map(each) for each in maps(rows, quality)]
-    files = [folder / f"{figure.name}.png" for figure in drawn]
-    for figure, path in zip(drawn, files, strict=True):
-        write_atomically(path, figure.png)
+    files: list[Path] = []
     if "md" in comparison.formats:
         files.append(folder / "comparison.md")
         write_atomically(files[-1], as_markdown(rows, comparison.title).encode())
@@ -151,9 +148,8 @@ def _write(comparison: Comparison, rows: Sequence[Entry], quality: str, folder: 
         write_atomically(files[-1], as_csv(rows).encode())
     if "html" in comparison.formats:
         files.append(folder / "comparison.html")
+        drawn = [draw_map(each) for each in maps(rows, quality)]
         write_page(files[-1], comparison.title, list(_sections(rows, quality, drawn)))
-        if drawn:
-            files.append(folder / PLOTLY)
     return files
 
 

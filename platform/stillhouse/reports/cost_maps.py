@@ -1,9 +1,5 @@
-"""Figures of a comparison: quality against cost, alignment against uniformity, quality against data.
+"""Figures of a comparison: quality against cost, alignment against uniformity, quality against data."""
 
-Each figure is made once, by plotly; its picture is drawn by matplotlib from plotly's own traces.
-"""
-
-import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,18 +21,9 @@ KINDS = {
 """Kind of a row to its entry in the legend and its colour; drawn in this order."""
 
 _AMOUNTS = ("sentences", "pairs")
-_SHAPES = {
-    "circle": "o",
-    "square": "s",
-    "triangle-up": "^",
-    "diamond": "D",
-    "triangle-down": "v",
-    "cross": "P",
-    "x": "X",
-}
-"""Plotly's name of a marker to matplotlib's; one shape per method."""
+_SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x")
+"""Plotly's markers; one per method."""
 _GREY = "#888888"
-_DPI = 130
 
 
 @dataclass(frozen=True)
@@ -63,7 +50,7 @@ class Map:
     """One figure: a panel for each split that has points.
 
     Attributes:
-        name: File name without its ending.
+        name: Its anchor in the page.
         title: Heading above it.
         across: What x is, with its unit.
         up: What y is; the split is added to it.
@@ -127,8 +114,7 @@ def maps(rows: Sequence[Entry], quality: str) -> list[Map]:
 
 def draw_map(drawn: Map) -> Figure:
     """Draw a map: colours are kinds of models, shapes are methods."""
-    figure = _plot(drawn)
-    return Figure(drawn.name, drawn.title, figure, _picture(figure, drawn.title))
+    return Figure(drawn.name, drawn.title, _plot(drawn))
 
 
 def _against(rows: Sequence[Entry], quality: str, cost: str) -> dict[str, tuple[Point, ...]]:
@@ -191,7 +177,7 @@ def _plot(drawn: Map) -> Any:
 
     figure = make_subplots(cols=len(drawn.panels), horizontal_spacing=0.1)
     methods = sorted({point.method for points in drawn.panels.values() for point in points if point.method})
-    shapes = dict(zip(methods, list(_SHAPES) * len(methods), strict=False))
+    shapes = dict(zip(methods, _SHAPES * len(methods), strict=False))
     for column, (split, points) in enumerate(drawn.panels.items(), start=1):
         x_range, y_range = extents(points)
         figure.update_xaxes(title_text=drawn.across, range=x_range, col=column)
@@ -241,42 +227,6 @@ def _add_points(figure: Any, points: Sequence[Point], shapes: Mapping[str, str],
                 row=1,
                 col=column,
             )
-
-
-def _picture(figure: Any, title: str) -> bytes:
-    """The same traces by matplotlib, as PNG; the same figure gives the same bytes."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as Picture
-
-    panels = {trace.xaxis or "x": trace.yaxis or "y" for trace in figure.data}
-    picture = Picture(figsize=(4.6 * len(panels) + 2.4, 4.4), layout="constrained")
-    FigureCanvasAgg(picture)
-    subplots = picture.subplots(1, len(panels), squeeze=False)[0]
-    by_name = dict(zip(panels, subplots, strict=True))
-    legend = []
-    for trace in figure.data:
-        axes, look = by_name[trace.xaxis or "x"], {"ms": 8, "mec": "white", "mew": 0.8, "clip_on": False}
-        if trace.mode == "lines":
-            axes.plot(trace.x, trace.y, color=trace.line.color, lw=trace.line.width, zorder=1)
-            continue
-        for x, y, shape in zip(trace.x, trace.y, trace.marker.symbol, strict=True):
-            place = ([], []) if x is None else ([x], [y])
-            (point,) = axes.plot(*place, _SHAPES[shape], color=trace.marker.color, label=trace.name, **look)
-        if trace.showlegend is not False:
-            legend.append((trace.legendrank or 1000, point))
-    for (x_name, y_name), axes in zip(panels.items(), subplots, strict=True):
-        x_axis = figure.layout[x_name.replace("x", "xaxis")]
-        y_axis = figure.layout[y_name.replace("y", "yaxis")]
-        axes.set(xlabel=x_axis.title.text, ylabel=y_axis.title.text, xlim=x_axis.range, ylim=y_axis.range)
-        axes.grid(True, color="#E4E4E4", lw=0.8)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-    picture.suptitle(title)
-    handles = [point for _, point in sorted(legend, key=lambda entry: entry[0])]
-    picture.legend(handles=handles, loc="outside right upper", frameon=False)
-    written = io.BytesIO()
-    picture.savefig(written, dpi=_DPI, metadata={"Software": None})
-    return written.getvalue()
 
 
 def extents(points: Sequence[Point]) -> list[tuple[float, float]]:

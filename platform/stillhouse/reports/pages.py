@@ -1,11 +1,9 @@
 """Reports as HTML pages: tables and figures in one template, which escapes whatever it is given.
 
-A page is small and opens without a network. It embeds each figure twice: as a picture, and as plotly's
-data. Plotly's own code (4.8 MB) is one file next to the pages, ``plotly.min.js``; where it is missing (a page
-sent by mail, or shown inside MLflow) the pictures stay.
+A page is one file that opens without a network, also inside MLflow: plotly's own code (4.8 MB) is in it where
+it has figures.
 """
 
-import base64
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,30 +11,22 @@ from typing import Any
 
 from stillhouse.core.artifacts import write_atomically
 
-PLOTLY = "plotly.min.js"
 _NONE: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure in both forms.
+    """A figure of a page.
 
     Attributes:
-        name: File name without its ending; also its anchor in the page.
+        name: Its anchor in the page.
         title: What it shows.
         plot: Plotly's figure.
-        png: The same as a picture.
     """
 
     name: str
     title: str
     plot: Any
-    png: bytes
-
-    @property
-    def picture(self) -> str:
-        """The picture as a data URI."""
-        return f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
 
     @property
     def json(self) -> Any:
@@ -83,7 +73,7 @@ def write_page(
     facts: Sequence[str] = (),
     links: Mapping[str, str] = _NONE,
 ) -> None:
-    """Write a page, and plotly's code next to it if a section has a figure.
+    """Write a page.
 
     Args:
         path: The file.
@@ -93,6 +83,7 @@ def write_page(
         links: Further pages by their titles; addresses are relative to this one.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
 
     templates = Environment(
         loader=PackageLoader("stillhouse.reports"),
@@ -101,14 +92,12 @@ def write_page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    page = templates.get_template("page.html").render(
-        title=title, sections=sections, facts=facts, links=links
-    )
-    write_atomically(path, page.encode())
+    code = ""
     if any(section.figures for section in sections):
         from plotly.offline import get_plotlyjs
 
-        code = get_plotlyjs().encode()
-        plotly_path = path.with_name(PLOTLY)
-        if not plotly_path.exists() or plotly_path.stat().st_size != len(code):
-            write_atomically(plotly_path, code)
+        code = Markup(get_plotlyjs())
+    page = templates.get_template("page.html").render(
+        title=title, sections=sections, facts=facts, links=links, plotly=code
+    )
+    write_atomically(path, page.encode())

@@ -1,19 +1,13 @@
-"""The figures of a sweep, by `optuna.visualization`: plotly for the page, matplotlib for the pictures.
+"""The page of a sweep, whose figures are those of `optuna.visualization`.
 
-Each figure is one call on the study, made with both back ends. Only axis titles, the styles of the learning
-curves and the intervals of the importances are our own.
+Only axis titles, the styles of the learning curves and the intervals of the importances are our own.
 """
 
-import io
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import write_atomically
 from stillhouse.reports.importances import (
     Importances,
     error_bars,
@@ -36,7 +30,6 @@ REFIT = "#009E73"
 COLOURS = {"COMPLETE": "#0072B2", "PRUNED": "#9A9A9A", "FAIL": "#CC79A7", "RUNNING": "#E0C000"}
 _IMPORTANCES = "What decides the quality"
 _NOISE = "pure noise, on average"
-_DPI = 100
 _IN_A_ROW = 4
 """Panels beside each other, which all fit on a screen."""
 _ROUND = [digit * 10**power for power in range(9) for digit in (1, 2, 5)]
@@ -63,32 +56,28 @@ class _Drawing:
     """One figure of a study.
 
     Attributes:
-        name: File name without its ending.
+        name: Its anchor in the page.
         title: Heading of the figure.
-        draw: Draws it with a back end: `optuna.visualization` or `optuna.visualization.matplotlib`.
+        plot: Optuna's figure.
         text: What stands below the heading.
-        inches: Width and height of the picture.
         height: Height in the page, in pixels.
         axes: Titles of both axes; None keeps Optuna's.
         curves: Styles of the curves by Optuna's names of them.
         refits: Learning curves that the study does not have: examples seen to the figure, by their style.
         teacher: Level of a horizontal line.
-        slanted: Whether the labels below the picture are slanted to fit.
         bold: Whether plotly's lines are drawn stronger than Optuna draws them.
         shares: Importances, whose intervals are drawn over Optuna's bars.
     """
 
     name: str
     title: str
-    draw: Callable[[Any], Any]
+    plot: Any
     text: str = ""
-    inches: tuple[float, float] = (8.5, 5.0)
     height: int = 470
     axes: tuple[str, str] | None = None
     curves: Mapping[str, _Curve] = field(default_factory=dict)
     refits: Mapping[_Curve, Mapping[int, float]] = field(default_factory=dict)
     teacher: float | None = None
-    slanted: bool = False
     bold: bool = False
     shares: Importances | None = None
 
@@ -113,10 +102,10 @@ def write_figures(
     shares: Importances | None = None,
     findings: Sequence[Section] = (),
 ) -> Path:
-    """Write the page and the pictures of a sweep. The page says why the importances cannot be drawn.
+    """Write the page of a sweep, ``sweep.html``. It says why the importances cannot be drawn.
 
     Args:
-        folder: Where the files go; those of an earlier call are replaced.
+        folder: Where the page goes; that of an earlier call is replaced.
         records: All trials and refits.
         quality: The dev figure that was maximised.
         study: The SQLite file of the trials' Optuna study.
@@ -130,20 +119,14 @@ def write_figures(
         findings: Further sections, which follow the tables.
 
     Returns:
-        The folder: ``sweep.html`` with ``plotly.min.js``, ``learning-curves.png`` and, where they can be
-        drawn, ``pareto-front.png``, ``history.png``, ``importances.png``, ``parallel-coordinates.png`` and
-        ``slices.png``, ``slices-2.png``, ….
+        The folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for stale in folder.glob("*.png"):
-        stale.unlink()
     optuna_study = load_study(study)
     shares = importances(optuna_study) if shares is None else shares
     sections = [*_tables(records, quality, teacher, tested, " ".join(remarks)), *findings]
     for drawing in _drawings(optuna_study, records, quality, (teacher or {}).get(quality), shares):
-        figure = Figure(drawing.name, drawing.title, _plot(drawing), _picture(drawing, title))
-        write_atomically(folder / f"{figure.name}.png", figure.png)
-        sections.append(_section(drawing, figure))
+        sections.append(_section(drawing, Figure(drawing.name, drawing.title, _plot(drawing))))
     if shares.missing:
         sections.append(Section(_IMPORTANCES, text=importance_note(shares)))
     write_page(folder / "sweep.html", title, sections, [*facts, *_date(optuna_study)], links)
@@ -162,6 +145,8 @@ def _drawings(
     study: Any, records: Sequence[TrialRecord], quality: str, teacher: float | None, shares: Importances
 ) -> Iterator[_Drawing]:
     """The figures that these trials can fill."""
+    from optuna import visualization
+
     label, finished = f"{readable(quality)} (dev)", finished_trials(study)
     pair = len(study.directions) > 1
     target: dict[str, Any] = {"target_name": label}
@@ -171,7 +156,7 @@ def _drawings(
     yield _Drawing(
         "learning-curves",
         "Learning curves",
-        lambda backend: backend.plot_intermediate_values(study),
+        visualization.plot_intermediate_values(study),
         axes=("examples seen", label),
         curves=_curves(records),
         refits=_refit_curves(records),
@@ -183,12 +168,12 @@ def _drawings(
         yield _Drawing(
             "pareto-front",
             "Pareto front",
-            lambda backend: backend.plot_pareto_front(study, target_names=[label, second_name(records)]),
+            visualization.plot_pareto_front(study, target_names=[label, second_name(records)]),
         )
     yield _Drawing(
         "history",
         "Best trial so far",
-        lambda backend: backend.plot_optimization_history(study, **target),
+        visualization.plot_optimization_history(study, **target),
         text=_POINTS,
     )
     if shares.shares:
@@ -196,8 +181,7 @@ def _drawings(
         yield _Drawing(
             "importances",
             _IMPORTANCES,
-            lambda backend: backend.plot_param_importances(study, evaluator=known, **target),
-            inches=(8.5, max(2.8, 1.6 + 0.42 * len(shares.shares))),
+            visualization.plot_param_importances(study, evaluator=known, **target),
             height=190 + 34 * len(shares.shares),
             axes=(f"share of the variance (fANOVA, {shares.trials} finished trials) with 95 % interval", ""),
             shares=shares,
@@ -205,9 +189,8 @@ def _drawings(
     yield _Drawing(
         "parallel-coordinates",
         "Trials as parallel coordinates",
-        lambda backend: backend.plot_parallel_coordinate(study, **target),
+        visualization.plot_parallel_coordinate(study, **target),
         text=f"{_POINTS} The darker its line, the better it is.",
-        inches=(max(8.5, 3.0 + 1.6 * len(names)), 5.4),
         bold=True,
     )
     for start in range(0, len(names), _IN_A_ROW):
@@ -215,23 +198,15 @@ def _drawings(
         yield _Drawing(
             "slices" if start == 0 else f"slices-{start // _IN_A_ROW + 1}",
             f"Quality by hyper-parameter: {', '.join(row)}",
-            partial(_slices, study, row, target),
+            visualization.plot_slice(study, params=row, **target),
             text=f"{_POINTS} The darker its point, the later it began.",
-            inches=(max(6.0, 3.0 * len(row)), 4.4),
             height=330,
-            slanted=True,
         )
 
 
-def _slices(study: Any, names: list[str], target: Mapping[str, Any], backend: Any) -> Any:
-    return backend.plot_slice(study, params=names, **target)
-
-
 def _plot(drawing: _Drawing) -> Any:
-    """The figure by plotly."""
-    import optuna.visualization
-
-    figure = drawing.draw(optuna.visualization)
+    """Give Optuna's figure its axes and styles."""
+    figure = drawing.plot
     figure.update_layout(
         title=None, template="plotly_white", margin={"t": 40}, height=drawing.height, width=None
     )
@@ -277,79 +252,6 @@ def _plot(drawing: _Drawing) -> Any:
     return figure
 
 
-def _picture(drawing: _Drawing, title: str) -> bytes:
-    """The figure by matplotlib, as PNG; the same study gives the same bytes."""
-    import optuna.visualization
-
-    with _pyplot(drawing.inches) as pyplot:
-        drawing.draw(optuna.visualization.matplotlib)
-        figure = pyplot.gcf()
-        for axes in figure.axes:
-            for place in ("left", "center"):
-                axes.set_title("", loc=place)
-            if drawing.slanted:
-                axes.tick_params(axis="x", which="both", labelrotation=60)
-        if drawing.axes is not None:
-            x, y = drawing.axes
-            figure.axes[0].set(xlabel=x, ylabel=y)
-            if figure.axes[0].get_legend() is not None:
-                figure.axes[0].get_legend().remove()
-        if drawing.curves:
-            _style(figure.axes[0], drawing)
-        if drawing.shares is not None:
-            _add_intervals(figure.axes[0], drawing.shares)
-        figure.suptitle(f"{title}: {drawing.title}")
-        written = io.BytesIO()
-        figure.savefig(written, dpi=_DPI, bbox_inches="tight", metadata={"Software": None})
-    return written.getvalue()
-
-
-def _style(axes: Any, drawing: _Drawing) -> None:
-    """Give matplotlib's learning curves their styles, and a legend with one entry per style."""
-    labels: set[str] = set()
-    for refit, curve in drawing.refits.items():
-        axes.plot([*curve], [*curve.values()], marker="o", label=refit.label)
-    if drawing.refits:
-        axes.set_xscale("log")
-        low, high = axes.get_xlim()
-        ticks = [each for each in _ROUND if low <= each <= high]
-        axes.set_xticks(ticks, [f"{each:,}" for each in ticks])
-        axes.minorticks_off()
-    styles = drawing.styles
-    for line in axes.lines:
-        style = styles.get(line.get_label())
-        if style is None:
-            continue
-        line.set(
-            color=style.colour,
-            linewidth=style.width,
-            zorder=2 + style.width,
-            label="_" if style.label in labels else style.label,
-        )
-        labels.add(style.label)
-    if drawing.teacher is not None:
-        words = f"teacher {drawing.teacher:.4f}"
-        axes.axhline(drawing.teacher, color=TEACHER, linestyle=":", linewidth=1.5, label=words)
-        labels.add(words)
-    if labels:
-        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
-
-
-def _add_intervals(axes: Any, shares: Importances) -> None:
-    """Draw the intervals over matplotlib's bars, in place of the numbers that Optuna writes there."""
-    for words in list(axes.texts):
-        words.remove()
-    names = [label.get_text() for label in axes.get_yticklabels()]
-    middles = [bar.get_y() + bar.get_height() / 2 for bar in axes.patches]
-    widths = [bar.get_width() for bar in axes.patches]
-    axes.errorbar(
-        widths, middles, xerr=error_bars(shares, names), fmt="none", ecolor=TEACHER, capsize=3, linewidth=1.2
-    )
-    axes.axvline(shares.equal_share, color=TEACHER, linestyle=":", linewidth=1.2, label=_NOISE)
-    axes.set_xlim(0, 1.02 * max(each.high for each in shares.shares))
-    axes.legend(loc="lower right", frameon=False)
-
-
 def _known(shares: Importances) -> Any:
     """Make an evaluator that gives Optuna's figures the importances that are known already."""
     from optuna.importance import BaseImportanceEvaluator
@@ -361,22 +263,6 @@ def _known(shares: Importances) -> Any:
             return {each.name: each.share for each in shares.shares}
 
     return Known()
-
-
-@contextmanager
-def _pyplot(inches: tuple[float, float]) -> Iterator[Any]:
-    """Pyplot without a display; its settings and figures are undone afterwards."""
-    import matplotlib
-
-    with warnings.catch_warnings(), matplotlib.rc_context({"figure.figsize": inches}):
-        warnings.simplefilter("ignore")  # Optuna calls its matplotlib back end experimental.
-        import matplotlib.pyplot as pyplot
-
-        pyplot.switch_backend("agg")
-        try:
-            yield pyplot
-        finally:
-            pyplot.close("all")
 
 
 def _curves(records: Sequence[TrialRecord]) -> dict[str, _Curve]:

@@ -11,7 +11,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.methods import hyper_parameters, load_method
-from stillhouse.students.recurrent import RecurrentStudent
+from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.values.data import Model
 from stillhouse.values.kinds import needed
 
@@ -63,8 +63,8 @@ def test_it_reads_texts_and_vectors_alone() -> None:
 
 def test_a_student_that_cannot_end_in_a_layer_is_refused() -> None:
     method, given = load_method("leaf"), setting()
-    given = given.__class__(**{**vars(given), "student": spec(RecurrentStudent, base=Model("w"), unit=1)})
-    with pytest.raises(BadInput, match="the method sets projection, which RecurrentStudent does not have"):
+    given = given.__class__(**{**vars(given), "student": spec(BiLSTMStudent, words=Model("w"))})
+    with pytest.raises(BadInput, match="the method sets projection, which BiLSTMStudent does not have"):
         method.plan(method.HyperParameters(), given)
 
 

@@ -83,6 +83,8 @@ def test_the_first_layers_are_applied_repeatedly(kind: str, make_model: MakeMode
     base = make_model(kind)
     whole, once = encoding(TransformerStudent(base, normalize=False)), encoding(RecurrentStudent(base, 2, 1))
     assert [torch.equal(a, b) for a, b in zip(once.hidden, whole.hidden, strict=False)] == [True] * 3
+    ends = encoding(RecurrentStudent(base, 2, 1, layers=(0, 3))).embedding_BD
+    assert torch.equal(ends, encoding(TransformerStudent(base, (0, 3), normalize=False)).embedding_BD)
     everything = encoding(RecurrentStudent(base, 4))
     assert torch.equal(everything.embedding_BD, whole.embedding_BD)
     twice = RecurrentStudent(base, 2)
@@ -173,12 +175,19 @@ def test_precomputed_word_embeddings_change_nothing(kind: str, make_model: MakeM
 
 
 @each_row("kind", ["bert", "xlm-roberta", "distilbert", "mpnet"])
-@each_row(("bottleneck", "pooling", "normalize"), [(0, "mean", False), (8, "max", True)])
+@each_row(
+    ("bottleneck", "changes"),
+    [
+        (0, {"normalize": False}),
+        (8, {"pooling": "max", "normalize": True}),
+        (8, {"layers": (0, 3), "repeats": 1, "projection": 48}),
+    ],
+)
 def test_the_stock_library_gives_the_same_vectors(
-    kind: str, bottleneck: int, pooling: str, normalize: bool, make_model: MakeModel, tmp_path: Path
+    kind: str, bottleneck: int, changes: dict[str, Any], make_model: MakeModel, tmp_path: Path
 ) -> None:
     base = make_model(kind)
-    student = moved(RecurrentStudent(base, 2, bottleneck=bottleneck, pooling=pooling, normalize=normalize))
+    student = moved(RecurrentStudent(base, 2, bottleneck=bottleneck, **changes))
     export_student(student, base.path, MAX_LENGTH, tmp_path / "export")
     encoder = StudentEncoder(student, base.path, MAX_LENGTH)
     assert check_parity(encoder, tmp_path / "export", TEXTS, minimum=0.99999) > 0.99999
@@ -187,8 +196,8 @@ def test_the_stock_library_gives_the_same_vectors(
 
 def test_the_compact_form_round_trips(make_model: MakeModel, tmp_path: Path) -> None:
     base = make_model("bert")
-    for repeats, pooling in ((3, "cls"), (0, "mean")):
-        student = moved(RecurrentStudent(base, 2, repeats, 8, pooling=pooling, normalize=True))
+    for repeats, pooling, kept in ((3, "cls", {"layers": (1, 3), "projection": 48}), (0, "mean", {})):
+        student = moved(RecurrentStudent(base, 2, repeats, 8, pooling=pooling, normalize=True, **kept))
         write_compact(student, base.path, MAX_LENGTH, tmp_path / "compact")
         again, length = read_compact(tmp_path / "compact")
         assert (length, again.unit, again.repeats, again.bottleneck) == (MAX_LENGTH, 2, repeats, 8)
@@ -260,6 +269,7 @@ def test_weights_of_another_base_are_refused(make_model: MakeModel) -> None:
         ({"unit": 0}, "1 <= unit"),
         ({"unit": 5}, "1 <= unit"),
         ({"unit": 3}, "layers of the base % unit"),
+        ({"unit": 2, "layers": (1,)}, r"len\(layers\) = unit"),
         ({"unit": 2, "repeats": -1}, "repeats >= 0"),
         ({"unit": 2, "bottleneck": 32}, "bottleneck < hidden size"),
         ({"unit": 2, "pooling": "sum"}, "pooling in"),

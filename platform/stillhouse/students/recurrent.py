@@ -30,7 +30,7 @@ from stillhouse.students.backbone import (
 )
 from stillhouse.students.export.folder_modules import STOCK, Pooling, Transformer, output_modules
 from stillhouse.students.factorised import narrow_words, words_name
-from stillhouse.students.output_head import check_states, finish
+from stillhouse.students.output_head import check_states, finish, make_projection
 from stillhouse.students.pooling import pool
 from stillhouse.values.data import Model
 
@@ -61,12 +61,13 @@ class Recurring(nn.Module):
 
 
 class RecurrentStudent(BackboneStudent):
-    """The first layers of an encoder, applied repeatedly with tied weights.
+    """Some layers of an encoder, the first ones in the paper, applied repeatedly with tied weights.
 
     Attributes:
         backbone: The Hugging Face model, its list of layers a `Recurring`, its word table a
             `FactorisedEmbedding` where there is a bottleneck.
-        dim: D, here H.
+        projection: The kept layer, H → D without bias; None omits it.
+        dim: D, otherwise H.
         hidden_size: H.
         repeats: Number of times the unit is applied.
         max_tokens: Number of positions, which limits the tokens of a text.
@@ -89,8 +90,10 @@ class RecurrentStudent(BackboneStudent):
         attention: str = "sdpa",
         pretrained: bool = True,
         seed: int = 0,
+        layers: Sequence[int] | None = None,
+        projection: int | None = None,
     ) -> None:
-        """Load the base model and make its first layers recur.
+        """Load the base model and make some of its layers recur.
 
         Args:
             base: A folder of sentence-transformers or of a plain Hugging Face encoder.
@@ -108,15 +111,19 @@ class RecurrentStudent(BackboneStudent):
                 implementation that transformers knows.
             pretrained: Load the base model's weights; otherwise use its shape with random weights.
             seed: Seed of all random weights. The global random state is left unchanged.
+            layers: Which layers of the base are kept, |RU| of them, increasing; None keeps the first.
+            projection: D, the dimension after a linear layer that the student keeps; None omits it.
 
         Raises:
             BadInput: A value out of range, or an unsuitable base.
         """
         super().__init__()
         check_states(pooling=pooling, dropout=dropout)
+        kept = tuple(range(unit)) if layers is None else tuple(layers)
+        require(len(kept) == unit, "len(layers) = unit", layers=list(kept), unit=unit)
         self.repeats = checked_repeats(unit, repeats, layer_count(base))
         with quiet():
-            backbone: Any = load_backbone(base, range(unit), dropout, attention, pretrained, seed)
+            backbone: Any = load_backbone(base, kept, dropout, attention, pretrained, seed)
         self.hidden_size: int = backbone.config.hidden_size
         starts = ("random", "svd")
         require(
@@ -135,7 +142,9 @@ class RecurrentStudent(BackboneStudent):
             # Parameters outside the list, such as a bias shared by all layers, stay untrained too.
             backbone.get_submodule(self._stack.rpartition(".")[0] or self._stack).requires_grad_(False)
         self.backbone: Any = backbone
-        self.dim, self.unit, self.bottleneck = self.hidden_size, unit, bottleneck
+        self.projection, _ = make_projection(self.hidden_size, projection, "", seed)
+        self.dim = projection or self.hidden_size
+        self.unit, self.bottleneck = unit, bottleneck
         self.pooling, self.normalize = pooling, normalize
         self.max_tokens = max_tokens(backbone)
         self.tokenizer = dataclasses.replace(base, path=str(transformer_folder(base)))
@@ -156,7 +165,7 @@ class RecurrentStudent(BackboneStudent):
         """
         last_BTH, hidden = states or run_backbone(self.backbone, self.max_tokens, tokens, words_BTH)
         pooled_BH = pool(self.pooling, last_BTH, tokens.attention_mask_BT)
-        embedding_BD = finish(pooled_BH, None, None, normalize=self.normalize)
+        embedding_BD = finish(pooled_BH, self.projection, None, normalize=self.normalize)
         return Encoding(embedding_BD, hidden, tokens.attention_mask_BT)
 
     def adapted(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -174,7 +183,7 @@ class RecurrentStudent(BackboneStudent):
             BadInput: The earlier student has fewer layers, or another shape.
         """
         own, words = self.state_dict(), f"backbone.{words_name(self.backbone)}."
-        rest = [name for name in own if not name.startswith(words)]
+        rest = [name for name in own if not name.startswith((words, "projection."))]
         missing = [name for name in rest if name not in state]
         reshaped = [name for name in rest if name in state and state[name].shape != own[name].shape]
         if missing or reshaped:
@@ -230,7 +239,7 @@ class RecurrentStudent(BackboneStudent):
         return (
             Transformer(self.stock),
             Pooling(self.hidden_size, self.pooling),
-            *output_modules(None, None, normalize=self.normalize),
+            *output_modules(self.projection, None, normalize=self.normalize),
         )
 
     def why_not(self, form: str) -> str:

@@ -475,7 +475,13 @@ def _in_words(student: Spec[Any]) -> str:
     head = f"{kwargs.get('pooling', 'mean')} pooling, {norm}"
     if "unit" in kwargs:
         narrow = f", word vectors of {kwargs['bottleneck']} dimensions" if kwargs.get("bottleneck") else ""
-        return f"the first {kwargs['unit']} layers of {base}, applied repeatedly{narrow}; {head}"
+        which = _layers(kwargs["layers"]) if kwargs.get("layers") else f"the first {kwargs['unit']} layers"
+        again = "" if kwargs.get("repeats") == 1 else ", applied repeatedly"
+        return f"{which} of {base}{again}{narrow}; {head}"
     if kwargs.get("layers"):
-        return f"layers {', '.join(str(layer) for layer in kwargs['layers'])} of {base}; {head}"
+        return f"{_layers(kwargs['layers'])} of {base}; {head}"
     return f"{base}; {head}"
+
+
+def _layers(kept: Sequence[int]) -> str:
+    return f"layers {', '.join(map(str, kept))}"

@@ -1,4 +1,4 @@
-"""A recurrent student: the first layers of a checkpoint, tied and applied repeatedly."""
+"""A recurrent student: some layers of a checkpoint, tied and applied repeatedly, and narrow word vectors."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,11 +13,13 @@ from stillhouse.values.data import Teacher
 
 @dataclass(frozen=True)
 class RecurrentChoice(StudentChoice):
-    """The first layers of a checkpoint, tied and repeated to its depth.
+    """Some layers of a checkpoint, tied and repeated to its depth.
 
     Attributes:
         checkpoint: Name or path of the checkpoint that the student starts from; empty takes the teacher's.
         unit: Number of layers that recur (|RU|).
+        layers: Which ones: ``first``, as in the paper, another rule of a transformer's layers, or a list.
+        repeats: How often they are applied; 0 reaches the checkpoint's depth.
         bottleneck: Dimension of the factorised word vectors; 0 leaves them whole.
         dropout: Dropout of the student during training; a negative value takes the checkpoint's own.
         pooling: How one vector is made of the states: ``cls``, ``mean``, ``max``, ``last`` (token);
@@ -31,6 +33,8 @@ class RecurrentChoice(StudentChoice):
     poolings = ("cls", "mean", "max", "last")
     checkpoint: str = ""
     unit: int = 0
+    layers: str | tuple[int, ...] = "first"
+    repeats: int = 0
     bottleneck: int = 0
     dropout: float = 0.0
     pooling: str = ""
@@ -48,15 +52,25 @@ class RecurrentChoice(StudentChoice):
             remedy="Give the number of first layers that recur, such as --set student.unit=3.",
         )
         require(self.bottleneck >= 0, "student.bottleneck >= 0", bottleneck=self.bottleneck)
+        require(self.repeats >= 0, "student.repeats >= 0", repeats=self.repeats)
+        if isinstance(self.layers, list):
+            object.__setattr__(self, "layers", tuple(self.layers))
         self.check_head()
 
     def spec(self, teacher: Teacher, seed: int) -> Spec[Any]:
         """The student, made from the teacher or from another checkpoint."""
+        from stillhouse.students.backbone import layer_count
         from stillhouse.students.recurrent import RecurrentStudent
+        from stillhouse.students.transformer import select_layers
 
-        shape = {"unit": self.unit, "bottleneck": self.bottleneck}
+        base = self.base(teacher)
+        shape: dict[str, Any] = {"unit": self.unit, "bottleneck": self.bottleneck}
+        if self.repeats:
+            shape["repeats"] = self.repeats
+        if self.layers != "first":
+            shape["layers"] = select_layers(self.layers, layer_count(base), self.unit)
         # A narrow table of random factors learns slowly; the method of its paper has a stage for that.
         head = self.head(teacher)
         start = {"bottleneck_start": "svd", "pooling": head.pooling, "normalize": head.normalize}
         dropout = dropout_of(self.dropout)
-        return spec(RecurrentStudent, base=self.base(teacher), dropout=dropout, seed=seed, **shape, **start)
+        return spec(RecurrentStudent, base=base, dropout=dropout, seed=seed, **shape, **start)

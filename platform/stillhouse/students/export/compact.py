@@ -89,4 +89,5 @@ def _shape(student: RecurrentStudent) -> dict[str, Any]:
         "bottleneck": student.bottleneck,
         "pooling": student.pooling,
         "normalize": student.normalize,
+        "projection": student.projection and student.dim,
     }

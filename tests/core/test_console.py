@@ -68,12 +68,24 @@ def test_progress_that_finishes_at_once_is_still_printed(capsys: pytest.CaptureF
 def test_the_rate_is_that_of_the_last_minute(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     """Fast at first, then slow: the time left follows what is fast or slow now."""
     progress = Progress("training", "examples", every_s=0)
-    for seconds, done in ((0, 0), (40, 4000), (100, 4060), (160, 4120)):
+    for seconds, done in ((0, 0), (40, 4000), (100, 4060), (160, 4120), (220, 4180), (280, 4240)):
         clock[0] = 100.0 + seconds
-        progress(done, 4240)
+        progress(done, 4360)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[1] == "  training: 4,000 of 4,240 examples, 100/s, 0:02 left"
-    assert lines[3] == "  training: 4,120 of 4,240 examples, 1.0/s, 2:00 left"
+    assert lines[1] == "  training: 4,000 of 4,360 examples, 100/s, 0:04 left"
+    assert lines[5] == "  training: 4,240 of 4,360 examples, 1.0/s, 2:00 left"
+
+
+def test_the_rate_of_large_parts_is_that_of_several(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two processes finish shards of 2,000 texts; a last one of 100 says nothing of the rate."""
+    progress = Progress("embedding", "texts", every_s=0)
+    for seconds, done in ((0, 0), (100, 2000), (101, 4000), (200, 6000), (201, 8000), (290, 8100)):
+        clock[0] = 100.0 + seconds
+        progress(done, 12_000)
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == "  embedding: 8,100 of 12,000 texts, 32/s, 2:01 left"
 
 
 def test_a_silent_command_says_what_it_is_doing(

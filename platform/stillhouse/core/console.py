@@ -31,6 +31,8 @@ SILENT_S = 25.0
 """Seconds without a line after which a command says what it is doing."""
 _MINUTE_S = 60.0
 """Seconds over which a rate is measured, or the second half of a shorter time."""
+_PARTS = 4
+"""Least number of lines that a rate is measured over, once there are so many."""
 _JUST_BEGUN_S = 10.0
 """Seconds of work of which nothing is said yet."""
 
@@ -388,9 +390,12 @@ class Progress:
         return f"{done:,}{of} {self.unit}{speed}{left}"
 
     def _rate(self, at: float, done: int) -> float:
-        """The rate since a minute ago, or since the second half of a shorter time began."""
+        """The rate since a minute ago, or since the second half of a shorter time began.
+
+        What comes in large parts, as shards do, is averaged over some of them.
+        """
         since = max(at - _MINUTE_S, (at + self.began) / 2)
-        while len(self.seen) > 1 and self.seen[1][0] <= since:
+        while len(self.seen) > _PARTS and self.seen[1][0] <= since:
             self.seen.popleft()
         then, before = self.seen[0]
         self.seen.append((at, done))

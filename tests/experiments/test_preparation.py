@@ -173,6 +173,12 @@ def test_every_field_has_a_description_and_a_path() -> None:
         assert found == needs.get(path, value), path
 
 
+def test_a_corpus_takes_the_place_of_the_sources_of_a_file() -> None:
+    several = {"sentences": {"count": 9, "sources": [{"corpus": "a.txt"}, {"corpus": "b.txt"}]}}
+    assert merged(several, {"sentences.corpus": "own.txt"})["sentences"] == {"count": 9, "corpus": "own.txt"}
+    assert merged(several, {"sentences.count": 8})["sentences"]["sources"]
+
+
 def test_an_experiment_is_rebuilt_from_its_own_mapping() -> None:
     given = {
         "teacher.name": "large",

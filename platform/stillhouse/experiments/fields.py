@@ -139,6 +139,8 @@ def merged(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
         result["teacher"] = {}
     elif any(path in changes for path in _ONE_TEACHER):
         result["teacher"] = {} if (teacher := result.get("teacher", {})).get(MEMBERS) else teacher
+    if changes.get("sentences.corpus") and f"sentences.{SOURCES}" not in changes:
+        (result.get("sentences") or {}).pop(SOURCES, None)  # One corpus takes the place of several.
     for path, value in changes.items():
         if path in data_kinds() and value in (None, {}):
             result[path] = None if value is None else result.get(path) or {}

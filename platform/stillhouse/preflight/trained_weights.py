@@ -133,6 +133,7 @@ def teacher_weights(planned: Planned) -> list[Finding]:
 def student_weights(planned: Planned) -> list[Finding]:
     """Say whether the weights that students start from are trained ones, and which are random by design."""
     findings: list[Finding] = []
+    fitted = any(stage.least_squares for stage in planned.stages)
     for spec in _distinct([stage.student for stage in planned.stages if not _continues(stage)]):
         for model in checkpoints_of(spec):
             same = any(model.sha256 == teacher.sha256 for teacher in planned.teacher.models)
@@ -140,7 +141,7 @@ def student_weights(planned: Planned) -> list[Finding]:
             made_here = Path(model.path).is_relative_to(planned.workspace.root.resolve())
             if spec.kwargs.get("pretrained", True) and not same and not made_here:
                 findings += _of_model(model, kept_layers(spec), "the checkpoint of the student")
-        findings += _by_design(spec)
+        findings += _by_design(spec, fitted=fitted)
     return list(dict.fromkeys(findings))
 
 
@@ -209,11 +210,11 @@ def _of_model(model: Model, kept: Sequence[int] | None, who: str) -> list[Findin
     return []
 
 
-def _by_design(spec: Spec[Any]) -> list[Finding]:
+def _by_design(spec: Spec[Any], *, fitted: bool) -> list[Finding]:
     random = [_BY_DESIGN[spec.target]] if spec.target in _BY_DESIGN else []
     if not spec.kwargs.get("pretrained", True):
         random.append("all of it (pretrained=False)")
-    if spec.kwargs.get("projection"):
+    if spec.kwargs.get("projection") and not fitted:
         random.append(f"its projection to {spec.kwargs['projection']} dimensions")
     if not random:
         return []

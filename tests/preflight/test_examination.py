@@ -140,7 +140,7 @@ def test_parts_that_are_random_by_design_are_a_note(healthy: Experiment, examine
 
     (finding,) = _by_design(spec)
     assert finding.level == "note" and "projection to 8 dimensions" in finding.found
-    assert not _by_design(spec.replace(projection=None))
+    assert not _by_design(spec.replace(projection=None)) and not _by_design(spec, fitted=True)
     (whole,) = _by_design(spec.replace(projection=None, pretrained=False))
     assert "pretrained=False" in whole.found
 

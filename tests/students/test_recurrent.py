@@ -196,7 +196,9 @@ def test_the_stock_library_gives_the_same_vectors(
 
 def test_the_compact_form_round_trips(make_model: MakeModel, tmp_path: Path) -> None:
     base = make_model("bert")
-    for repeats, pooling, kept in ((3, "cls", {"layers": (1, 3), "projection": 48}), (0, "mean", {})):
+    kept_layer: dict[str, Any] = {"layers": (1, 3), "projection": 48}
+    cases: list[tuple[int, str, dict[str, Any]]] = [(3, "cls", kept_layer), (0, "mean", {})]
+    for repeats, pooling, kept in cases:
         student = moved(RecurrentStudent(base, 2, repeats, 8, pooling=pooling, normalize=True, **kept))
         write_compact(student, base.path, MAX_LENGTH, tmp_path / "compact")
         again, length = read_compact(tmp_path / "compact")

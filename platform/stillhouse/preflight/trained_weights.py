@@ -210,7 +210,7 @@ def _of_model(model: Model, kept: Sequence[int] | None, who: str) -> list[Findin
     return []
 
 
-def _by_design(spec: Spec[Any], *, fitted: bool) -> list[Finding]:
+def _by_design(spec: Spec[Any], *, fitted: bool = False) -> list[Finding]:
     random = [_BY_DESIGN[spec.target]] if spec.target in _BY_DESIGN else []
     if not spec.kwargs.get("pretrained", True):
         random.append("all of it (pretrained=False)")

@@ -8,7 +8,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent / "platform" / "stillhouse"
 FILES = sorted(PACKAGE.rglob("*.py"))
 CEILINGS = {
-    "lines": 70_700,
+    "lines": 70_580,
     "rooms": 18,
     "names of several files": 25,
     "imports within functions": 327,

@@ -291,7 +291,7 @@ def test_a_live_teacher_must_match_the_student(
         (
             "hpd",
             RECURRENT,
-            "the method sets projection, projection_activation, which RecurrentStudent does not have",
+            "the method sets projection_activation, which RecurrentStudent does not have",
         ),
         (
             "mse",

@@ -158,7 +158,7 @@ def test_a_slow_model_shows_how_many_passages_it_has_encoded(
     assert capsys.readouterr().err.splitlines() == [
         f"  encoding big: {PIECE:,} passages, {rate}",
         f"  encoding big: {2 * PIECE:,} passages, {rate}",
-        f"  encoding big: {2 * PIECE + 9:,} passages, {(PIECE + 9) / 16:.0f}/s",
+        f"  encoding big: {2 * PIECE + 9:,} passages, {(2 * PIECE + 9) / 24:.0f}/s",
     ]
 
 

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "platform"))
 from stillhouse.cli.main import main
 
 FILE = Path(__file__).resolve().with_suffix(".yaml")
-SHORT = [] if any(each.startswith("--scale") for each in sys.argv) else ["--baseline-trials", "3"]
+SHORT = [] if any(each.startswith("--scale") for each in sys.argv) else ["--baseline-trials", "2"]
 """At full scale the baseline has as many trials as the method."""
 
 if __name__ == "__main__":

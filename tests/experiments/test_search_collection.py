@@ -128,7 +128,7 @@ def test_its_queries_and_judged_passages_are_not_trained_on(
     assert not spelled & {PASSAGES[0], QUERIES[0], QUERIES[20], PASSAGES[4]}
     assert not train & {PASSAGES[6], *SENTENCES}
     assert prepared.facts["texts_left_out"] == 6
-    assert "6 texts are left out, since they measure: search 6" in capsys.readouterr().err
+    assert "texts left out, since they measure: 6 (search 6" in capsys.readouterr().err
     assert prepared.facts["collection"] == "own: 12 dev and 12 test queries, 61 passages"
 
 

@@ -6,6 +6,8 @@ import pytest
 from rows import each_row
 
 from stillhouse.core.errors import BadInput
+from stillhouse.experiments.fields import experiment_of, merged
+from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.search.experiment_file import (
     Summary,
     load_base,
@@ -122,9 +124,11 @@ def test_an_unknown_scale_or_variant_is_refused_with_near_ones(path: Path) -> No
 
 def test_the_folder_of_the_data_must_be_given(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STILLHOUSE_DATA", raising=False)
+    run = load_base(path)
     with pytest.raises(BadInput, match="--data-root"):
-        load_runs(path)
-    assert load_runs(path, scale="small")
+        experiment_of(run.experiment)
+    instead = experiment_of(merged(run.experiment, {"sentences.corpus": "own.txt"}))
+    assert instead.get(Sentences).corpus == "own.txt"
     monkeypatch.setenv("STILLHOUSE_DATA", "/elsewhere")
     assert load_runs(path)[0].experiment["sentences"]["corpus"] == "/elsewhere/texts.txt"
     assert load_runs(path, data_root="/data")[0].experiment["sentences"]["corpus"] == "/data/texts.txt"

@@ -436,5 +436,5 @@ def test_scored_rows_that_name_a_judged_passage_are_left_out(
     ]
     assert main([*command, "--set", f"scores.path={path}"]) == 0
     told = capsys.readouterr().err
-    assert "1 pairs are left out, since they measure: search 1, agreement 0" in told
+    assert "pairs left out, since they measure: 1 (search 1, agreement 0)" in told
     assert "rerank_kd: 32 examples" in told

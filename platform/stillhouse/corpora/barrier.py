@@ -113,7 +113,7 @@ class Barrier:
         if self.tables and (what not in self.left_out or any(counts.values())):
             self.left_out.setdefault(what, Counter()).update(counts)
             each = ", ".join(f"{name} {counts.get(name, 0):,}" for name in self.tables)
-            say(f"  {sum(counts.values()):,} {what} are left out, since they measure: {each}")
+            say(f"  {what} left out, since they measure: {sum(counts.values()):,} ({each})")
 
     def without_texts(self, table: TextTable) -> TextTable:
         """Leave barred texts out of a table; see `without`."""

@@ -18,6 +18,8 @@ from stillhouse.experiments.text_in_memory import IN_MEMORY, NAMES
 
 KIND = "kind"
 """The field of ``student`` that names its kind."""
+DATA_ROOT = "STILLHOUSE_DATA"
+"""The variable that stands for a folder of data, in the environment and in experiment files."""
 SOURCES = "sources"
 """The field that is set where a list is given for a whole kind of data."""
 MEMBERS = "members"
@@ -170,7 +172,7 @@ def with_file(mapping: Mapping[str, Any], file: Mapping[str, Any]) -> dict[str, 
     """
     from stillhouse.evaluation.sts import sts_sets
 
-    root = os.environ.get("STILLHOUSE_DATA", "")
+    root = os.environ.get(DATA_ROOT, "")
     has = bool(root) and all(sts_sets(root, split) for split in ("dev", "test"))
     environment = {"selection.data_root": root} if has else {}
     return merged(mapping, {**environment, **flattened(file)})
@@ -349,6 +351,15 @@ def _value(hint: Any, given: Any, path: str) -> Any:
     if dataclasses.is_dataclass(hint):
         return _build(hint, given, path)
     if _item_of(hint) is None:
+        require(
+            not any(
+                isinstance(each, str) and f"${DATA_ROOT}" in each
+                for each in (given if isinstance(given, list) else [given])
+            ),
+            f"${DATA_ROOT} must stand for a folder with the data that the file names",
+            **{path: given},
+            remedy="Give --data-root DIR, or set the environment variable.",
+        )
         return cast(given, path, hint)
     require(isinstance(given, list | tuple), f"`{path}` must be a list of mappings", **{path: given})
     return tuple(_build(_item_of(hint), item, f"{path}[{at}]") for at, item in enumerate(given))

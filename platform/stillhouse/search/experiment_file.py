@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 
 from stillhouse.core.errors import BadInput, nearest, require
+from stillhouse.experiments.fields import DATA_ROOT
 
 SEARCH_KEYS = ("fixed", "first", "second", "space", "continuous")
-DATA_ROOT = "STILLHOUSE_DATA"
 _OF_THE_METHOD = ("method", "preset", "values")
 _OF_ONE_FILE = ("variants", "summary", "search")
 _BESIDE_FIELDS = (*_OF_THE_METHOD, *_OF_ONE_FILE, "scale")
@@ -266,7 +266,7 @@ def _run(name: str, layers: list[Mapping[Any, Any]], file: str, data_root: str) 
     require(isinstance(method, str), "`method` must name a method", file=file, key="method", method=method)
     require(isinstance(preset, str), "`preset` must name a preset", file=file, key="preset", preset=preset)
     values = mapping_at(content, "values", file)
-    fields = _with_data(_fields(content, file), data_root, file)
+    fields = _with_data(_fields(content, file), data_root or os.environ.get(DATA_ROOT, ""))
     return Run(name, str(method), str(preset), values, fields, chosen="preset" in content)
 
 
@@ -289,8 +289,8 @@ def _fields(content: Mapping[Any, Any], file: str) -> dict[str, Any]:
     return {str(key): value for key, value in content.items() if key not in _BESIDE_FIELDS}
 
 
-def _with_data(fields: Any, data_root: str, file: str, known: dict[int, Any] | None = None) -> Any:
-    """The same fields with the folder that ``$STILLHOUSE_DATA`` stands for.
+def _with_data(fields: Any, folder: str, known: dict[int, Any] | None = None) -> Any:
+    """The same fields with a folder for ``$STILLHOUSE_DATA``, which stays where there is none.
 
     A value that a file names several times by an alias is copied once: its copies may be beyond number.
     """
@@ -298,22 +298,12 @@ def _with_data(fields: Any, data_root: str, file: str, known: dict[int, Any] | N
     if isinstance(fields, Mapping | list):
         if id(fields) not in known:
             known[id(fields)] = (
-                {name: _with_data(value, data_root, file, known) for name, value in fields.items()}
+                {name: _with_data(value, folder, known) for name, value in fields.items()}
                 if isinstance(fields, Mapping)
-                else [_with_data(value, data_root, file, known) for value in fields]
+                else [_with_data(value, folder, known) for value in fields]
             )
         return known[id(fields)]
-    if not isinstance(fields, str) or f"${DATA_ROOT}" not in fields:
-        return fields
-    folder = data_root or os.environ.get(DATA_ROOT, "")
-    require(
-        bool(folder),
-        f"${DATA_ROOT} must stand for a folder with the data that the file names",
-        file=file,
-        value=fields,
-        remedy="Give --data-root DIR, or set the environment variable.",
-    )
-    return fields.replace(f"${DATA_ROOT}", folder)
+    return fields.replace(f"${DATA_ROOT}", folder) if folder and isinstance(fields, str) else fields
 
 
 def _near(name: str, known: Mapping[str, Any]) -> str:

@@ -26,8 +26,9 @@ from harness import ROOT, machine
 
 from stillhouse.cli.main import main as stillhouse
 from stillhouse.core.identity import fingerprint
+from stillhouse.experiments.fields import DATA_ROOT
 from stillhouse.reports.layout import markdown_table
-from stillhouse.search.experiment_file import DATA_ROOT, Run, load_runs
+from stillhouse.search.experiment_file import Run, load_runs
 
 PAPERS = ROOT / "search_spaces" / "papers"
 SLOW_SECONDS = 300

@@ -1,10 +1,12 @@
 """Fixtures for all tests: a workspace, and tiny models that are cheap to run."""
 
 import collections
+import contextlib
 import functools
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -77,6 +79,23 @@ def one_core_of_all() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("stillhouse.experiments.teacher_placement.cores", lambda: 1)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unsynced() -> Iterator[None]:
+    """Do not wait for the disk: tests end processes, and only a power cut would lose anything."""
+    from sqlalchemy import Engine, event
+
+    def off(connection: Any, _record: Any) -> None:
+        with contextlib.suppress(sqlite3.DatabaseError):
+            if isinstance(connection, sqlite3.Connection):
+                connection.execute("PRAGMA synchronous = OFF")
+
+    event.listen(Engine, "connect", off)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        yield
+    event.remove(Engine, "connect", off)
 
 
 @pytest.fixture

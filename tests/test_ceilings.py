@@ -26,18 +26,19 @@ SLACK = 0.97
 
 def counted() -> dict[str, int]:
     names = collections.Counter(path.name for path in FILES if path.name != "__init__.py")
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
-    functions = [node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, FUNCTIONS)]
+    texts = {path: path.read_text(encoding="utf-8") for path in FILES}
+    nodes = {path: list(ast.walk(ast.parse(text))) for path, text in texts.items()}
+    functions = [node for each in nodes.values() for node in each if isinstance(node, FUNCTIONS)]
     return {
-        "lines": sum(len(path.read_text(encoding="utf-8").splitlines()) for path in FILES),
+        "lines": sum(len(text.splitlines()) for text in texts.values()),
         "rooms": sum(path.parent.parent == PACKAGE for path in FILES if path.name == "__init__.py"),
         "names of several files": sum(number > 1 for number in names.values()),
         "imports within functions": len({id(node) for each in functions for node in imports(each)}),
         "questions about the kind of a teacher or store": sum(
             asks_for_kind(node)
-            for path, tree in trees.items()
+            for path, each in nodes.items()
             if path.parent.name != "values"
-            for node in ast.walk(tree)
+            for node in each
         ),
         "longest function": max(code_lines(each) for each in functions),
     }

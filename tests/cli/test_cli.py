@@ -91,7 +91,7 @@ def test_nothing_heavy_is_imported_for_help() -> None:
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_closed_pipe_is_not_a_failure(unbuffered: str) -> None:
     ran = subprocess.Popen(
-        [sys.executable, "-m", "stillhouse.cli.main", "presets", "ibkd"],
+        [sys.executable, "-m", "stillhouse.cli.main", "fields"],
         env={**os.environ, "PYTHONPATH": str(ROOT / "platform"), "PYTHONUNBUFFERED": unbuffered},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

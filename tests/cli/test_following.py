@@ -33,7 +33,7 @@ def swept(tmp_path: Path, tiny_model: Path, ray_folder: str) -> Path:
     """A workspace with a sweep `ibkd` of two trials and a refit, as the job leaves it."""
     texts = sentences(300)
     (tmp_path / "words.txt").write_text("\n".join(texts))
-    pairs = ({"query": texts[at], "passage": texts[at + 1]} for at in range(0, 80, 2))
+    pairs = ({"query": texts[at], "passage": texts[at + 1]} for at in range(0, 298, 2))
     (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, pairs)))
     (tmp_path / "file.yaml").write_text(SPACE)
     data = ["--corpus", "words.txt", "--labelled", "pairs.jsonl", "--negatives", "1"]
@@ -72,7 +72,6 @@ def embedded(monkeypatch: pytest.MonkeyPatch, swept: Path) -> list[str]:
 
 
 @pytest.mark.ray
-@pytest.mark.long
 def test_commands_after_a_sweep_take_its_experiment(
     swept: Path, embedded: list[str], capsys: pytest.CaptureFixture[str], ray_folder: str
 ) -> None:

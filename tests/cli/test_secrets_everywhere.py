@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from bad_inputs import TEXTS  # type: ignore[import-not-found]
 from loopback import Loopback, loopback, status
+from object_store import ObjectStore, object_store
 from patience import STUCK_S
 from ray.tune.execution.class_cache import _ActorClassCache
 from small_experiment import sentences
@@ -36,6 +37,14 @@ def server() -> Iterator[Loopback]:
         yield running
 
 
+@pytest.fixture
+def store() -> Iterator[ObjectStore]:
+    """An object store on this machine that quotes the key which it refuses."""
+    with object_store() as running:
+        running.refusal = f"the secret {SECRET} of k is unknown"
+        yield running
+
+
 def leaks(folder: Path, printed: str) -> list[str]:
     """Where the secret is: on the screen, in the name of a file, or in one."""
     found = ["the screen"] if SECRET in printed else []
@@ -45,7 +54,9 @@ def leaks(folder: Path, printed: str) -> list[str]:
     return found
 
 
-def entrances(server: Loopback, tiny_model: Path) -> dict[str, tuple[dict[str, str], list[str], int]]:
+def entrances(
+    server: Loopback, store: ObjectStore, tiny_model: Path
+) -> dict[str, tuple[dict[str, str], list[str], int]]:
     """Environment, command line and exit code, by the entrance of the secret."""
     model, corpus = ["--teacher", str(tiny_model)], ["--corpus", "texts.txt"]
     endpoint = ["--set", f"teacher.endpoint={server.url}", "--set", "teacher.model=m"]
@@ -76,7 +87,7 @@ def entrances(server: Loopback, tiny_model: Path) -> dict[str, tuple[dict[str, s
         ),
         "user of a corpus": (
             {},
-            ["embed", *SMALL, *model, "--corpus", f"s3://k:{SECRET}@{NOWHERE}/t.txt"],
+            ["embed", *SMALL, *model, "--corpus", f"s3://k:{SECRET}@bucket/t.txt{store.options}"],
             2,
         ),
         "parameter of a corpus": (
@@ -92,7 +103,7 @@ def entrances(server: Loopback, tiny_model: Path) -> dict[str, tuple[dict[str, s
                 *corpus,
                 *student,
                 "--set",
-                f"teacher.vectors=s3://k:{SECRET}@{NOWHERE}/v.parquet",
+                f"teacher.vectors=s3://k:{SECRET}@bucket/v.parquet{store.options}",
             ],
             2,
         ),
@@ -131,6 +142,7 @@ def entrances(server: Loopback, tiny_model: Path) -> dict[str, tuple[dict[str, s
 
 def test_a_secret_at_any_entrance_leaves_by_none(
     server: Loopback,
+    store: ObjectStore,
     tiny_model: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -139,7 +151,7 @@ def test_a_secret_at_any_entrance_leaves_by_none(
     """What fails on purpose fails, what runs runs, and the logs of both say nothing of the secret."""
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
     monkeypatch.chdir(tmp_path)
-    for number, (entrance, given) in enumerate(entrances(server, tiny_model).items()):
+    for number, (entrance, given) in enumerate(entrances(server, store, tiny_model).items()):
         environment, words, code = given
         repeats = status(401, {"error": {"message": f"the key {SECRET} is not known"}})
         server.always = repeats if "repeats" in entrance else None

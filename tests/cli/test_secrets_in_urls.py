@@ -2,6 +2,7 @@
 
 import base64
 import json
+import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from urllib.parse import quote, quote_plus, unquote
 import pytest
 from bad_inputs import TEXTS  # type: ignore[import-not-found]
 from loopback import loopback, status
+from mlflow_process import wait_for
 from object_store import ObjectStore, object_store
 
 from stillhouse.cli.main import main
@@ -155,11 +157,12 @@ def test_a_parameter_of_a_file(place: Place, tiny_model: Path) -> None:
     assert "token=***" in place.written("root/sources/*.json")
 
 
-def test_the_run_of_a_sweep(place: Place, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_run_of_a_sweep(place: Place, tiny_model: Path, database: Path) -> None:
     """Everything that a sweep records in MLflow, its journal and its study, and the pages made of it."""
     remote = remote_at(f"s3://{USER}@team/x{place.store.options}")
     workspace = Workspace(place.folder / "root", remote)
     workspace.claim()
+    shutil.copy(database, workspace.root / "mlflow.db")
     experiment = Experiment(
         teacher=TeacherChoice(str(tiny_model)),
         student=TransformerChoice(layers=(0,)),
@@ -222,7 +225,8 @@ def test_a_tracking_server_that_quotes_the_password(place: Place, monkeypatch: p
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     tracker = MLflowTracker(tracking_uri(place.folder), "x", place.folder / "refused")
     tracker.run(("s",), "s", parameters={"corpus": place.corpus, "uri": uri})
-    assert "Basic ***" in (told := tracker.close(20)), told
+    wait_for(lambda: tracker._outage, "the server has answered")
+    assert "Basic ***" in (told := tracker.close(0.1)), told
     place.run("compare", "--experiment", "x", code=2)
     server.shutdown()
     server.server_close()

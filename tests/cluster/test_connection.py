@@ -119,7 +119,7 @@ def test_an_address_where_nothing_listens_is_refused_within_its_limit(
     assert f"waiting up to 0 s for the Ray cluster at {where}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("listens", [False, True])
+@pytest.mark.parametrize("listens", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_command_that_waits_for_a_cluster_heeds_sigterm(listens: bool, tmp_path: Path) -> None:
     """Where nothing listens, and where something accepts connections and says nothing."""
     (tmp_path / "c.txt").write_text("one text\nanother text\n")
@@ -129,7 +129,10 @@ def test_a_command_that_waits_for_a_cluster_heeds_sigterm(listens: bool, tmp_pat
             held.listen()
         where = f"127.0.0.1:{held.getsockname()[1]}"
         words = ["embed", "--corpus", str(tmp_path / "c.txt"), "--root", str(tmp_path / "runs")]
-        code = "import sys; from stillhouse.cli.main import main; sys.exit(main(sys.argv[1:]))"
+        code = (
+            "import sys; from stillhouse.cli.main import main; from stillhouse.cluster import probe; "
+            "probe._LONGEST_CALL = 0.5; sys.exit(main(sys.argv[1:]))"
+        )
         command = [sys.executable, "-c", code, *words, "--address", where]
         environment = {**os.environ, "PYTHONPATH": str(Path(stillhouse.__file__).parents[1])}
         with subprocess.Popen(

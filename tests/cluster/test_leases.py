@@ -49,10 +49,11 @@ def one_node() -> Iterator[Any]:
 
 @pytest.fixture
 def cluster(one_node: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A Ray of this machine that counts as several nodes; leases last for 3 s."""
+    """A Ray of this machine that counts as several nodes; leases last for 1.5 s."""
     monkeypatch.setattr(leases, "_on_cluster", lambda: True)
-    monkeypatch.setattr(leases, "LASTS_S", 3.0)
-    monkeypatch.setattr(leases, "_RENEW_S", 0.5)
+    monkeypatch.setattr(leases, "LASTS_S", 1.5)
+    monkeypatch.setattr(leases, "_RENEW_S", 0.2)
+    monkeypatch.setattr(leases, "_ASK_S", 0.1)
     return one_node
 
 
@@ -62,7 +63,7 @@ def test_nodes_make_an_artifact_in_turn_and_a_dead_one_is_not_waited_for(
 ) -> None:
     def hold(root: str, remote: str, *, die: bool) -> float:
         """Make the artifact on another node, and return since when."""
-        leases._on_cluster = lambda: True
+        leases._on_cluster, leases._ASK_S = (lambda: True), 0.1
         with making(Workspace(Path(root), Remote(remote)), TEXTS):
             began = time.time()
             if die:
@@ -75,7 +76,7 @@ def test_nodes_make_an_artifact_in_turn_and_a_dead_one_is_not_waited_for(
     here = Workspace(tmp_path / "here", Remote(remote))
     with making(here, TEXTS):
         elsewhere = on_a_node.remote(str(tmp_path / "there"), remote, die=False)
-        _, waiting = cluster.wait([elsewhere], timeout=6)
+        _, waiting = cluster.wait([elsewhere], timeout=2.5)
         assert waiting, "longer than a lease that is not renewed"
         freed = time.time()
     assert cluster.get(elsewhere, timeout=60) >= freed

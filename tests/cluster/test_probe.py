@@ -98,12 +98,18 @@ def test_a_cluster_that_answers_late_is_waited_for() -> None:
         thread.join()
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who does not answer is asked for a moment only."""
+    monkeypatch.setattr(connection, "_ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(probe, "_LONGEST_CALL", 0.2)
+
+
 @pytest.mark.parametrize("listener", [silence, website])
 def test_what_accepts_connections_without_being_ray_is_refused(
-    listener: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+    listener: Callable[[], Any], impatient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`ray.init` would wait two minutes, and not end on SIGTERM."""
-    monkeypatch.setattr(connection, "_ANSWER_SECONDS", 1.0)
     monkeypatch.setattr("ray.init", lambda **_: pytest.fail("Ray was asked"))
     begun = time.monotonic()
     with listener() as port, pytest.raises(BadInput, match=r"does not answer as Ray does.*6379"):
@@ -138,9 +144,8 @@ def test_a_missing_token_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("address", [None, "auto"])
 def test_the_cluster_of_the_environment_is_asked_too(
-    address: str | None, monkeypatch: pytest.MonkeyPatch
+    address: str | None, impatient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "_ANSWER_SECONDS", 0.3)
     monkeypatch.setattr("ray.init", lambda **_: pytest.fail("Ray was asked"))
     with silence() as port:
         monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
@@ -148,14 +153,14 @@ def test_the_cluster_of_the_environment_is_asked_too(
             connection.connect(address, nested=False, verbose=False)
 
 
-def test_auto_is_the_last_cluster_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_is_the_last_cluster_of_this_machine(impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray leaves the address of a cluster that has ended in a file, and would wait for it."""
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr("ray._private.services.find_gcs_addresses", set)
     with silence() as port:
         monkeypatch.setattr("ray._private.services.find_bootstrap_address", lambda _: f"127.0.0.1:{port}")
         with pytest.raises(BadInput, match="must answer at auto, but: something accepts connections"):
-            probe.require_answer("auto", seconds=0.3)
+            probe.require_answer("auto", seconds=0.2)
     monkeypatch.setattr("ray._private.services.find_bootstrap_address", lambda _: None)
     with pytest.raises(BadInput, match=r"must answer at auto, but: .*Start one: `ray start --head`"):
         probe.require_answer("auto", seconds=5)

@@ -549,13 +549,17 @@ def test_credentials_that_are_refused_are_named(refusing: int) -> None:
     assert "word" not in str(refused.value) and time.monotonic() - began < 30
 
 
-def test_an_address_where_nothing_answers_is_refused() -> None:
+@pytest.mark.parametrize("scheme", ["gs", pytest.param("s3", marks=pytest.mark.long)])
+def test_an_address_where_nothing_answers_is_refused(scheme: str) -> None:
+    """The client of S3 tries for six seconds, which cannot be set."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
+    google = f"gs://anonymous@bucket/team?endpoint_override=127.0.0.1:{port}&scheme=http"
+    addresses = {"gs": f"{google}&retry_limit_seconds=0.1", "s3": address_of(port)}
     began = time.monotonic()
     with pytest.raises(BadInput, match="must answer"):
-        Remote(address_of(port)).check(FORMAT)
+        Remote(addresses[scheme]).check(FORMAT)
     assert time.monotonic() - began < 30
 
 

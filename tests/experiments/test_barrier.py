@@ -126,9 +126,7 @@ def test_no_sentence_of_sts_is_trained_on(
     parts = [part for text in train for part in (text, *split_sentences(text))]
     assert len(train) >= 50 and not [part for part in parts if dedup_key(part) in keys]
     assert context.barrier.left_out["texts"]["sts"] == len(measured) + len(told)
-    assert (
-        f"texts left out, since they measure: {len(measured) + len(told)} (sts" in capsys.readouterr().err
-    )
+    assert f"texts left out, since they measure: {len(measured) + len(told)} (sts" in capsys.readouterr().err
 
 
 def test_labelled_pairs_name_no_held_out_sentence(read: Read, tmp_path: Path) -> None:

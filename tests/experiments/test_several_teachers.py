@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import shutil
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -60,6 +61,19 @@ def several(experiment: Experiment, second: Path) -> Experiment:
     """The small experiment with two teachers: 32 dimensions of length 1, and 24 of any length."""
     members = [{"name": experiment.teacher.name}, {"name": str(second), "weight": 3.0}]
     return changed(experiment, {"teacher.members": members})
+
+
+@pytest.fixture(scope="module")
+def stored(several: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace in which both teachers have embedded everything."""
+    root = tmp_path_factory.mktemp("stored") / "runs"
+    prepare(several, Workspace(root), LOCAL)
+    return root
+
+
+@pytest.fixture
+def workspace(stored: Path, tmp_path: Path) -> Workspace:
+    return Workspace(Path(shutil.copytree(stored, tmp_path / "runs")))
 
 
 def plain_targets(each: list[Doubles], weights: list[float]) -> Doubles:
@@ -191,7 +205,7 @@ def files(several: Experiment, workspace: Workspace, tmp_path: Path) -> list[dic
     return entries
 
 
-@pytest.mark.parametrize("method", ["mse", "leaf"])
+@pytest.mark.parametrize("method", ["mse", pytest.param("leaf", marks=pytest.mark.long)])
 def test_vectors_from_files_give_the_same_student(
     method: str, several: Experiment, files: list[dict[str, Any]], workspace: Workspace
 ) -> None:
@@ -277,9 +291,9 @@ def test_a_layer_onto_the_targets_is_a_projection_per_teacher() -> None:
     ("method", "values"),
     [
         ("ckd", {"batch_size": 8, "bank_size": 16}),
-        ("ibkd", {"distil_batch_size": 8}),
+        pytest.param("ibkd", {"distil_batch_size": 8}, marks=pytest.mark.long),
         ("hpd", {"batch_size": 8, "dim": 16}),
-        ("crd", {"batch_size": 8}),
+        pytest.param("crd", {"batch_size": 8}, marks=pytest.mark.long),
     ],
 )
 def test_methods_that_read_vectors_learn_from_several_teachers(

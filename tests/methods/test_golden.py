@@ -5,6 +5,9 @@ pooling, vectors, temperatures and weights a plan takes to which stage. The valu
 gradient of every parameter must agree. Nothing of the package computes on their side.
 """
 
+import copy
+import functools
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,19 +29,34 @@ from small_world import MAX_LENGTH, World, write_encoder
 from torch import Tensor
 from transformers import AutoTokenizer, BertTokenizer
 
+from stillhouse.core.artifacts import Workspace
 from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, Prompts, Reading
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.shares import counted
 from stillhouse.methods import hyper_parameters, load_method
+from stillhouse.teachers.embedding import build_stores
 from stillhouse.training.models import encoder_in
 from stillhouse.training.table import live_reader, student_reader
-from stillhouse.values.data import Model
+from stillhouse.values.data import Model, Store
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import Stage
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 FINETUNED = {"finetune_batch_size": 6, "finetune_temperature": 0.3, "finetune_learning_rate": 1e-2}
+
+
+@pytest.fixture(scope="module")
+def built_world(built_world: World, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """The world with the vectors of its teachers, which would otherwise be computed in each test."""
+    workspace = Workspace(tmp_path_factory.mktemp("embedded") / "runs")
+    shutil.copytree(built_world.workspace.root, workspace.root)
+    for teacher in (built_world.teacher, built_world.wide_teacher):
+        tables = built_world.data.values()
+        build_stores(
+            workspace, [Store(table, teacher, max_length=MAX_LENGTH) for table in tables], local=True
+        )
+    return replace(built_world, workspace=workspace)
 
 
 def planned(name: str, setting: Setting, **values: Any) -> Stage:
@@ -47,7 +65,13 @@ def planned(name: str, setting: Setting, **values: Any) -> Stage:
 
 
 def bert(model: Model, layers: Sequence[int]) -> PlainBert:
-    return PlainBert(Path(model.path), layers, MAX_LENGTH)
+    return copy.deepcopy(opened(Path(model.path), tuple(layers)))
+
+
+@functools.cache
+def opened(folder: Path, layers: tuple[int, ...]) -> PlainBert:
+    """A model that is copied rather than opened once more, which takes longer."""
+    return PlainBert(folder, layers, MAX_LENGTH)
 
 
 def assert_stored(world: World, step: Step, column: str, table: str, teacher: Model) -> None:
@@ -174,7 +198,7 @@ def test_ckd_with_a_bank(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("match", "final", "pairs"),
     [
-        ("skip", False, [(1, 2), (2, 4)]),
+        pytest.param("skip", False, [(1, 2), (2, 4)], marks=pytest.mark.long),
         ("skip", True, [(1, 2), (2, 4), (3, 6)]),
         ("last", False, [(1, 4), (2, 5)]),
     ],
@@ -187,7 +211,8 @@ def test_pkd(
     Where the student's vectors have length 1 (here with ``final``), the teacher's are scaled to it too.
     """
     values = {"batch_size": 8, "layers": (0, 2, 5), "beta": 0.7, "match": match, "match_final": final}
-    setting = world.setting(world.teacher, world.student(normalize=final))
+    fine_tuned = match == "last"
+    setting = world.setting(world.teacher, world.student(normalize=final), fine_tuned=fine_tuned)
     plan = planned("pkd", setting, **values, **FINETUNED)
     steps = train_recorded(plan, world.workspace, monkeypatch)
     student, teacher = bert(world.base, (0, 2, 5)), bert(world.teacher, range(6))
@@ -203,7 +228,7 @@ def test_pkd(
             layers.append(sum(squared(unit(ours[j]), unit(theirs[k])) for j, k in pairs))
         terms = {"mse": average(outputs), "layers": 0.7 * average(layers)}
         assert_step(step, terms, student.parameters())
-    if match == "last":
+    if fine_tuned:
         assert_fine_tuned(world, steps["finetune"], student)
 
 
@@ -253,7 +278,9 @@ def test_pkd_with_a_teacher_of_another_size_and_tokenizer(
     assert not any(name.startswith("objective.patient") for name in steps["finetune"][0].state)
 
 
-@pytest.mark.parametrize("read_as", [PLAIN, QUERY, DOCUMENT])
+@pytest.mark.parametrize(
+    "read_as", [*(pytest.param(role, marks=pytest.mark.long) for role in (PLAIN, QUERY)), DOCUMENT]
+)
 def test_pkd_reads_with_the_teachers_own_prompts_and_length(
     read_as: str, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,7 +288,7 @@ def test_pkd_reads_with_the_teachers_own_prompts_and_length(
     theirs_of = {QUERY: "big dogs ", DOCUMENT: "two houses and ", PLAIN: "a river "}
     ours_of = {QUERY: "", DOCUMENT: "one cat ", PLAIN: "the cats "}
     prompted = replace(
-        world.setting(world.teacher),
+        world.setting(world.teacher, fine_tuned=False),
         prompts=Prompts(*ours_of.values()),
         teacher_reading=Reading(MAX_LENGTH + 5, Prompts(*theirs_of.values())),
     )
@@ -303,9 +330,8 @@ def test_a_live_teacher_that_reads_as_the_student_does_changes_no_stage(world: W
 @pytest.mark.parametrize("centred", [True, False])
 def test_hpd(centred: bool, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """P is fitted around the mean of all stored vectors, which is subtracted if ``centred``."""
-    plan = planned(
-        "hpd", world.setting(world.wide_teacher), batch_size=8, dim=4, centred=centred, **FINETUNED
-    )
+    setting = world.setting(world.wide_teacher, fine_tuned=False)
+    plan = planned("hpd", setting, batch_size=8, dim=4, centred=centred)
     steps = train_recorded(plan, world.workspace, monkeypatch)
     teacher, student = bert(world.wide_teacher, range(3)), bert(world.base, (0, 3))
     every = torch.stack([teacher.mean(text).detach() for text in world.texts("sentences", range(20))])
@@ -332,7 +358,7 @@ def test_hpd(centred: bool, world: World, monkeypatch: pytest.MonkeyPatch) -> No
         assert_step(step, {"mse": average(losses)}, {**student.parameters(), **own_head}, tolerance=3e-3)
 
 
-@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("normalize", [pytest.param(False, marks=pytest.mark.long), True])
 def test_metakd(normalize: bool, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The head g learns the task of the labelled text; the student follows it, and g does not follow back."""
     setting = world.setting(world.wide_teacher, world.student(normalize=normalize))
@@ -406,31 +432,37 @@ def flat(values: Any) -> list[Any]:
     return [each for value in values for each in flat(value)] if isinstance(values, list) else [values]
 
 
-@pytest.mark.parametrize("normalize", [False, True])
-def test_mse(normalize: bool, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("normalize", "wide"),
+    [
+        (False, False),
+        (True, True),
+        *(pytest.param(*each, marks=pytest.mark.long) for each in ((False, True), (True, False))),
+    ],
+)
+def test_mse(normalize: bool, wide: bool, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eq. 2 and 3: the mean over the dimensions, with M where these differ; a unit student, unit targets."""
-    scaled = unit if normalize else as_it_is
-    for teacher in (world.teacher, world.wide_teacher):
-        setting = world.setting(teacher, world.student(normalize=normalize))
-        plan = planned("mse", setting, batch_size=8, learning_rate=1e-2)
-        steps = train_recorded(plan, world.workspace, monkeypatch)
-        student = bert(world.base, (0, 3))
-        for number, step in enumerate(steps["mse"][:2]):
-            if number:
-                student.load(step.state)
-            own = {}
-            if teacher == world.wide_teacher:
-                own["objective.mse.projection.weight"] = step.objective("mse.projection.weight")
-            M = own.get("objective.mse.projection.weight", torch.eye(16, dtype=torch.float64))
-            texts = world.texts("sentences", step.rows("text"))
-            losses = [
-                squared(scaled(M @ scaled(student.mean(text))), scaled(vector)) / len(vector)
-                for text, vector in zip(texts, step.teacher("text"), strict=True)
-            ]
-            assert_step(step, {"mse": average(losses)}, {**student.parameters(), **own})
+    scaled, teacher = unit if normalize else as_it_is, world.wide_teacher if wide else world.teacher
+    setting = world.setting(teacher, world.student(normalize=normalize), fine_tuned=False)
+    plan = planned("mse", setting, batch_size=8, learning_rate=1e-2)
+    steps = train_recorded(plan, world.workspace, monkeypatch)
+    student = bert(world.base, (0, 3))
+    for number, step in enumerate(steps["mse"][:2]):
+        if number:
+            student.load(step.state)
+        own = {}
+        if wide:
+            own["objective.mse.projection.weight"] = step.objective("mse.projection.weight")
+        M = own.get("objective.mse.projection.weight", torch.eye(16, dtype=torch.float64))
+        texts = world.texts("sentences", step.rows("text"))
+        losses = [
+            squared(scaled(M @ scaled(student.mean(text))), scaled(vector)) / len(vector)
+            for text, vector in zip(texts, step.teacher("text"), strict=True)
+        ]
+        assert_step(step, {"mse": average(losses)}, {**student.parameters(), **own})
 
 
-@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("normalize", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_kept_m_is_the_last_layer_of_mse(
     normalize: bool, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -464,8 +496,14 @@ def test_a_kept_m_is_the_last_layer_of_mse(
 # LEAF.
 
 
-@pytest.mark.parametrize("normalize", [False, True])
-@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(
+    ("normalize", "wide"),
+    [
+        (False, False),
+        (True, True),
+        *(pytest.param(*each, marks=pytest.mark.long) for each in ((False, True), (True, False))),
+    ],
+)
 def test_leaf(normalize: bool, wide: bool, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """All terms, through W_out, which the student keeps; the teacher's vectors have any length."""
     teacher = world.wide_teacher if wide else world.teacher
@@ -551,7 +589,7 @@ def test_simcse(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_step(first, {"nce": supervised(vectors, first, 0.3, shared=True)}, student.parameters())
 
 
-@pytest.mark.parametrize("loss", ["margin_mse", "kl", "contrastive_kl"])
+@pytest.mark.parametrize("loss", ["margin_mse", pytest.param("kl", marks=pytest.mark.long), "contrastive_kl"])
 def test_rerank_kd(loss: str, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The recorded scores of the passage and its negatives, and the student's in the same order."""
     losses = {"loss": loss, "temperature": 2.0, "weight": 0.7, "contrast_temperature": 0.3}
@@ -597,7 +635,7 @@ def test_rerank_kd(loss: str, world: World, monkeypatch: pytest.MonkeyPatch) -> 
 def test_crd(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """§3.2 with a bank: a critic tells the right teacher vector from those of other texts."""
     values = {"batch_size": 8, "bank_size": 19, "dim": 5, "temperature": 0.5, "learning_rate": 1e-2}
-    plan = planned("crd", world.setting(world.wide_teacher), **values, **FINETUNED)
+    plan = planned("crd", world.setting(world.wide_teacher, fine_tuned=False), **values)
     steps = train_recorded(plan, world.workspace, monkeypatch)
     student, pushed = bert(world.base, (0, 3)), list[tuple[int, Tensor]]()
     for number, step in enumerate(steps["crd"]):

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -31,12 +31,29 @@ ROOT = Path(__file__).resolve().parents[2]
 PAPERS = ROOT / "search_spaces" / "papers"
 FILES = sorted(PAPERS.glob("*.yaml"))
 SCALES = ("", "small")
+Plans = Callable[[Path, str], list[tuple[Run, list[Stage]]]]
 LAYERS = {"roberta-large": 24, "bert-large": 24, "L-4": 4, "l4": 4, "L-6": 6, "l6": 6, "MiniLM-L6": 6}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def each_file_is_parsed_once() -> Iterator[None]:
+    """YAML is slow to parse, and every test reads every file, some of them in each of its scales."""
+    read = functools.cache(experiment_file.read_yaml)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(experiment_file, "read_yaml", lambda path: copied(read(path)))
+        yield
+
+
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("models")
+def plans(tmp_path_factory: pytest.TempPathFactory) -> Plans:
+    """Return a function that plans the runs of a file at a scale, when it is first asked to."""
+    models = tmp_path_factory.mktemp("models")
+
+    @functools.cache
+    def planned(path: Path, scale: str) -> list[tuple[Run, list[Stage]]]:
+        return [(run, plan(run, models)) for run in load_runs(path, scale=scale, data_root=DATA)]
+
+    return planned
 
 
 def placeholder(name: str, models: Path) -> Model:
@@ -48,26 +65,25 @@ def placeholder(name: str, models: Path) -> Model:
     return Model(sha256="0", name=name, path=str(folder))
 
 
-def plan(run: Run, models: Path, monkeypatch: pytest.MonkeyPatch) -> list[Stage]:
+def plan(run: Run, models: Path) -> list[Stage]:
     """Plan a run as `train` does, without its data or models; return the stages."""
-    monkeypatch.setattr(student_choice, "resolve_model", lambda name: placeholder(name, models))
-    monkeypatch.setattr(student_choice, "model_folder", lambda name: Path(placeholder(name, models).path))
-    method = load_method(run.method)
-    experiment = with_defaults(method, experiment_of(run.experiment))
-    check_needs(method, experiment)
-    teacher = placeholder(experiment.teacher.name, models)
-    setting = dataclasses.replace(experiment.sketch(teacher), finetune_budget=experiment.budget.finetune)
-    hp = hyper_parameters(method, fixed_values(method, run.values, run.name), run.preset)
-    probe(method, hp, setting, layers=layer_count(setting.student.kwargs["base"]))
-    return list(method.plan(hp, setting).chain())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(student_choice, "resolve_model", lambda name: placeholder(name, models))
+        patch.setattr(student_choice, "model_folder", lambda name: Path(placeholder(name, models).path))
+        method = load_method(run.method)
+        experiment = with_defaults(method, experiment_of(run.experiment))
+        check_needs(method, experiment)
+        teacher = placeholder(experiment.teacher.name, models)
+        setting = dataclasses.replace(experiment.sketch(teacher), finetune_budget=experiment.budget.finetune)
+        hp = hyper_parameters(method, fixed_values(method, run.values, run.name), run.preset)
+        probe(method, hp, setting, layers=layer_count(setting.student.kwargs["base"]))
+        return list(method.plan(hp, setting).chain())
 
 
 @each_row("scale", SCALES)
 @each_row("path", FILES)
-def test_every_variant_plans(path: Path, scale: str, models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = load_runs(path, scale=scale, data_root="/data")
-    plans = {run.name: plan(run, models, monkeypatch) for run in runs}
-    assert all(plans.values())
+def test_every_variant_plans(path: Path, scale: str, plans: Plans) -> None:
+    assert all(stages for _, stages in plans(path, scale))
     for section in sections_of(path):
         module = load_method(load_base(path, data_root="/data").method)
         sampler = "grid" if section == "space" else "tpe"
@@ -213,11 +229,11 @@ def test_every_changed_word_of_a_file_is_noticed(path: Path, monkeypatch: pytest
 
 
 @each_row("path", FILES)
-def test_the_passes_of_every_stage(path: Path, models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_passes_of_every_stage(path: Path, plans: Plans) -> None:
     """In epochs of its own rows, whatever their number is."""
     printed = PASSES[max((name for name in PASSES if path.stem.startswith(name)), key=len)]
-    for run in load_runs(path, data_root=DATA):
-        for stage in plan(run, models, monkeypatch):
+    for run, stages in plans(path, ""):
+        for stage in stages:
             passes = printed.get(stage.label, printed[""])
             assert stage.budget == passes * UNCOUNTED, (run.name, stage.label)
 
@@ -233,12 +249,11 @@ def test_the_passes_of_every_stage(path: Path, models: Path, monkeypatch: pytest
     ],
 )
 def test_the_rows_of_ibkd_differ_in_the_loss_alone(
-    file: str, batch: int, finetuning: tuple[float, int], models: Path, monkeypatch: pytest.MonkeyPatch
+    file: str, batch: int, finetuning: tuple[float, int], plans: Plans
 ) -> None:
     """Table 1 and section 4.3, also for what IBKD's authors ran; SimCSE is as published."""
-    for run in load_runs(PAPERS / f"{file}.yaml", data_root=DATA):
-        stages = [] if run.method == "simcse" else plan(run, models, monkeypatch)
-        for stage in stages:
+    for run, stages in plans(PAPERS / f"{file}.yaml", ""):
+        for stage in [] if run.method == "simcse" else stages:
             expected = finetuning if stage.label == "finetune" else (1e-4, batch)
             assert (stage.optimizer.learning_rate, stage.batch_size) == expected, run.name
             assert (stage.optimizer.name, stage.optimizer.weight_decay) == ("adam", 0.0), run.name
@@ -264,17 +279,13 @@ EPOCHS_3 = {
 
 
 @each_row("path", sorted(PAPERS.glob("distilcse_*.yaml")))
-def test_distilcse_evaluates_every_125_steps(
-    path: Path, models: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_distilcse_evaluates_every_125_steps(path: Path, plans: Plans) -> None:
     """Section 4.2: in both stages; three epochs of patience in the first one alone."""
-    runs = {run.name: run for run in load_runs(path, data_root="/data")}
-    for name, run in runs.items():
-        first, *others = plan(run, models, monkeypatch)
+    for run, (first, *others) in plans(path, ""):
         assert [stage.evaluate_every for stage in (first, *others)] == [
             125 * stage.batch_size for stage in (first, *others)
         ]
-        patience = EPOCHS_3.get(path.stem, {}).get(name, 234)
+        patience = EPOCHS_3.get(path.stem, {}).get(run.name, 234)
         if run.method != "simcse":  # a run of SimCSE's code, one stage of contrastive learning
             assert first.patience == patience
             assert first.batch_size == 512

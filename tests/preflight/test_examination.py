@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import torch
+from rows import each_row
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from small_experiment import sentences
@@ -31,9 +32,9 @@ from stillhouse.experiments.source import Source
 from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import hyper_parameters, known_methods, load_method, with_defaults
 from stillhouse.preflight import contrast, disk_and_memory, examination
-from stillhouse.preflight.contrast import Softmax, judge
-from stillhouse.preflight.finding import Finding, print_concerns
-from stillhouse.preflight.planned import SAMPLE, Planned, sketched
+from stillhouse.preflight.contrast import Softmax, judge, labelled_saturation
+from stillhouse.preflight.finding import Finding, from_the_worst, print_concerns
+from stillhouse.preflight.planned import SAMPLE, Planned, read, sketched
 from stillhouse.preflight.same_space import same_space
 from stillhouse.preflight.trained_weights import checkpoints_of, student_weights, teacher_weights
 from stillhouse.search.trial import Context
@@ -65,6 +66,24 @@ def examine(workspace: Workspace) -> Examine:
     return run
 
 
+@pytest.fixture
+def glance(workspace: Workspace) -> Examine:
+    """Run the checks that stand at the start of every run, which read no text."""
+
+    def run(experiment: Experiment) -> list[Finding]:
+        module, teacher = load_method("mse"), experiment.teacher.resolve()
+        point = hyper_parameters(module, {"batch_size": 16})
+        return from_the_worst(examination.at_start(module, point, experiment, workspace, teacher))
+
+    return run
+
+
+@pytest.fixture
+def teacher_at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out what runs the teacher, which takes most of an examination, as where it does not fit."""
+    monkeypatch.setattr(examination, "available_memory", lambda: 0)
+
+
 def concerns(findings: list[Finding]) -> list[tuple[str, str]]:
     return [(finding.check, finding.level) for finding in findings if finding.level != "note"]
 
@@ -73,7 +92,10 @@ def of(findings: list[Finding], check: str) -> list[Finding]:
     return [finding for finding in findings if finding.check == check]
 
 
-@pytest.mark.parametrize(("method", "values"), [("ckd", {"bank_size": 0}), ("mse", {}), ("ibkd", {})])
+@pytest.mark.parametrize(
+    ("method", "values"),
+    [("ckd", {"bank_size": 0}), ("mse", {}), pytest.param("ibkd", {}, marks=pytest.mark.long)],
+)
 def test_an_experiment_in_order_gives_notes_alone_within_a_minute(
     method: str,
     values: dict[str, Any],
@@ -102,20 +124,20 @@ def test_without_a_store_yet_nothing_is_wrong(healthy: Experiment, examine: Exam
     assert "no vectors of this teacher are stored yet" in of(findings, "vectors")[0].found
 
 
-def test_a_random_teacher_is_an_error(experiment: Experiment, examine: Examine) -> None:
-    findings = examine(experiment)
+def test_a_random_teacher_is_an_error(experiment: Experiment, glance: Examine) -> None:
+    findings = glance(experiment)
     assert findings[0].level == "error" and findings[0].check == "weights"
     assert "the teacher" in findings[0].found and len(of(findings, "weights")) == 1
 
 
-def test_a_random_student_is_an_error(healthy: Experiment, tiny_model: Path, examine: Examine) -> None:
-    findings = examine(changed(healthy, {"student.checkpoint": str(tiny_model)}))
+def test_a_random_student_is_an_error(healthy: Experiment, tiny_model: Path, glance: Examine) -> None:
+    findings = glance(changed(healthy, {"student.checkpoint": str(tiny_model)}))
     assert concerns(findings) == [("weights", "error")]
     assert "the checkpoint of the student" in findings[0].found and "trained checkpoint" in findings[0].remedy
 
 
 def test_a_student_that_keeps_trained_layers_of_a_partly_random_checkpoint_is_in_order(
-    healthy: Experiment, trained_model: Path, tmp_path: Path, examine: Examine
+    healthy: Experiment, trained_model: Path, tmp_path: Path, glance: Examine
 ) -> None:
     folder = tmp_path / "partly"
     shutil.copytree(trained_model, folder)
@@ -127,8 +149,8 @@ def test_a_student_that_keeps_trained_layers_of_a_partly_random_checkpoint_is_in
             weights[name] = torch.ones_like(tensor) if name.endswith("LayerNorm.weight") else fresh
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     partly = changed(healthy, {"student.checkpoint": str(folder), "student.layers": [0, 2]})
-    assert not of(examine(partly), "weights"), "it keeps layers 0 and 2"
-    findings = examine(changed(partly, {"student.layers": [0, 3]}))
+    assert not of(glance(partly), "weights"), "it keeps layers 0 and 2"
+    findings = glance(changed(partly, {"student.layers": [0, 3]}))
     assert concerns(findings) == [("weights", "warning")] and "layer.3" in findings[0].found
 
 
@@ -164,7 +186,7 @@ def shuffle(folder: Path, moved: list[int]) -> None:
     write_json(folder / "manifest.json", manifest)
 
 
-@pytest.mark.parametrize("moved", [slice(None), slice(0, 20)])
+@pytest.mark.parametrize("moved", [pytest.param(slice(None), marks=pytest.mark.long), slice(0, 20)])
 def test_shuffled_vectors_are_an_error(
     moved: slice,
     healthy: Experiment,
@@ -208,13 +230,13 @@ def with_prompts(folder: Path, prompts: dict[str, str], default: str | None = No
     return str(folder)
 
 
-def test_a_prompt_that_the_card_wants_is_missed(healthy: Experiment, e5: Path, examine: Examine) -> None:
-    findings = examine(changed(healthy, {"teacher.name": str(e5)}))
+def test_a_prompt_that_the_card_wants_is_missed(healthy: Experiment, e5: Path, glance: Examine) -> None:
+    findings = glance(changed(healthy, {"teacher.name": str(e5)}))
     assert concerns(findings) == [("prompts", "warning")]
     assert "by its card" in findings[0].found and 'teacher.prompts.plain="query: "' in findings[0].remedy
     for given in ("query: ", ""):
         chosen = changed(healthy, {"teacher.name": str(e5), "teacher.prompts.plain": given})
-        assert not concerns(examine(chosen)), "the user has decided"
+        assert not concerns(glance(chosen)), "the user has decided"
 
 
 @pytest.mark.parametrize(
@@ -234,20 +256,20 @@ def test_prompts_of_the_folder_that_no_text_gets_are_missed(
     healthy: Experiment,
     trained_model: Path,
     tmp_path: Path,
-    examine: Examine,
+    glance: Examine,
 ) -> None:
     shutil.copytree(trained_model, tmp_path / "model")
     name = with_prompts(tmp_path / "model", prompts, default)
-    findings = examine(changed(healthy, {"teacher.name": name}))
+    findings = glance(changed(healthy, {"teacher.name": name}))
     assert concerns(findings) == ([("prompts", "warning")] if missed else [])
     assert missed in findings[0].found
     role = changed(healthy, {"teacher.name": name, "sentences.role": "document"})
-    assert ("default" in missed and "queries" not in missed) or not concerns(examine(role))
+    assert ("default" in missed and "queries" not in missed) or not concerns(glance(role))
 
 
 @pytest.mark.parametrize(
     ("temperature", "level"),
-    [(0.1, "note"), (0.05, "note"), (0.005, "warning"), (0.0005, "error"), (5, "note")],
+    [(0.05, "note"), (0.005, "warning"), (0.0005, "error"), (5, "note")],
 )
 def test_a_temperature_that_saturates_is_found(
     temperature: float, level: str, healthy: Experiment, examine: Examine
@@ -264,7 +286,13 @@ def test_a_temperature_that_saturates_is_found(
 PAIRED = [(f"{text} {number}", f"the {text}") for number, text in enumerate(sentences(24, 5))]
 
 
-@pytest.mark.parametrize(("temperature", "level"), [(0.05, "note"), (0.02, "warning"), (1e-5, "error")])
+@pytest.mark.parametrize(
+    ("temperature", "level"),
+    [
+        (0.02, "warning"),
+        *(pytest.param(*each, marks=pytest.mark.long) for each in ((0.05, "note"), (1e-5, "error"))),
+    ],
+)
 def test_a_temperature_of_labelled_pairs_that_saturates_is_found(
     temperature: float, level: str, healthy: Experiment, tmp_path: Path, workspace: Workspace
 ) -> None:
@@ -304,7 +332,8 @@ def test_scores_of_a_reranker_that_saturate_are_found(
 
     def examined(**values: Any) -> list[Finding]:
         point = hyper_parameters(method, {"batch_size": 16, **values}, "contrastive_kl")
-        return of(examination.examine(method, point, given, workspace), "temperature")
+        planned = read(method, point, given, workspace, given.teacher.resolve(), "cpu")
+        return from_the_worst(labelled_saturation(planned))
 
     saturated, own = examined(temperature=1.0)
     assert saturated.level == "warning" and "9.4e-14 of a query's softmax over 2" in saturated.found
@@ -351,18 +380,21 @@ def test_the_share_outside_the_largest_entry_is_exact_where_float32_has_lost_it(
     assert judge(Softmax(contrast.SATURATED * 0.99, 2, 64, 0.1), "distil", 1.0).level == "warning"
 
 
+@pytest.mark.usefixtures("teacher_at_rest")
 def test_a_bank_that_holds_all_of_the_text_is_a_warning(healthy: Experiment, examine: Examine) -> None:
     findings = examine(healthy, bank_size=4096)
     assert concerns(findings) == [("bank", "warning")] and "bank_size=4,096" in findings[0].found
     assert not concerns(examine(healthy, bank_size=64))
 
 
+@pytest.mark.usefixtures("teacher_at_rest")
 def test_texts_that_are_cut_are_a_warning(healthy: Experiment, examine: Examine) -> None:
     findings = examine(changed(healthy, {"max_length": 5, "student.max_length": 16}))
     assert concerns(findings) == [("lengths", "warning")]
     assert "the teacher reads 5 tokens" in findings[0].found and "teacher.max_length" in findings[0].remedy
 
 
+@pytest.mark.usefixtures("teacher_at_rest")
 def test_a_disk_that_is_really_full_is_an_error(healthy: Experiment, small_disk: Path) -> None:
     """Nine times the student's weights, of 40 k parameters, are more than the disk holds."""
     module = load_method("mse")
@@ -371,6 +403,7 @@ def test_a_disk_that_is_really_full_is_an_error(healthy: Experiment, small_disk:
     assert ("disk", "error") in concerns(findings)
 
 
+@pytest.mark.usefixtures("teacher_at_rest")
 @pytest.mark.parametrize(("megabytes", "level"), [(0.01, "error"), (1000, "note")])
 def test_the_disk_is_compared_with_the_need(
     megabytes: float,
@@ -385,11 +418,11 @@ def test_the_disk_is_compared_with_the_need(
 
 
 def test_the_memory_of_a_step_counts_the_texts_that_are_read(
-    context: Context, healthy: Experiment, workspace: Workspace
+    shared_context: Context, healthy: Experiment
 ) -> None:
     """Negatives of each pair, fewer of them, micro-batches, batches by tokens, the average, the padding."""
-    method = load_method("rerank_kd")
-    pairs = context.setting[Pairs]
+    context, method = shared_context, load_method("rerank_kd")
+    workspace, pairs = Workspace(Path(context.root)), context.setting[Pairs]
     assert isinstance(pairs.examples.origin, Mined)
     origin = dataclasses.replace(pairs.examples.origin, negatives=7)
     mined = dataclasses.replace(pairs, examples=dataclasses.replace(pairs.examples, origin=origin))
@@ -450,6 +483,7 @@ def test_of_a_store_that_is_streamed_two_windows_of_shards_need_room(
     )
 
 
+@pytest.mark.usefixtures("teacher_at_rest")
 def test_a_gpu_that_is_not_used_is_a_warning(
     healthy: Experiment, examine: Examine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -565,13 +599,13 @@ def test_every_source_of_sentences_is_looked_at(
     assert folder.name in found and workspace.path(first).name not in found
 
 
-@pytest.mark.parametrize("name", known_methods())
+@each_row("name", known_methods())
 def test_the_plan_of_every_method_is_looked_at_and_its_own_random_words_are_no_error(
-    name: str, experiment: Experiment, context: Context, workspace: Workspace
+    name: str, experiment: Experiment, shared_context: Context
 ) -> None:
     """The words of the small experiment are random, and lie in the workspace, as those that a run makes."""
-    method = load_method(name)
-    setting = dataclasses.replace(context.setting, distil_budget=4096, finetune_budget=4096)
+    method, workspace = load_method(name), Workspace(Path(shared_context.root))
+    setting = dataclasses.replace(shared_context.setting, distil_budget=4096, finetune_budget=4096)
     teacher = experiment.teacher.resolve()
     # The small models have four layers of 32 dimensions.
     narrow = {"bottleneck": 8, "unit": 2} if name == "crosslingual" else {}
@@ -587,6 +621,7 @@ def test_the_plan_of_every_method_is_looked_at_and_its_own_random_words_are_no_e
             assert ("weights", "error") in concerns(student_weights(elsewhere))
 
 
+@pytest.mark.usefixtures("teacher_at_rest")
 @pytest.mark.parametrize("method", ["ibkd", "ckd", "leaf"])
 def test_a_student_that_keeps_its_projection_has_the_dimension_of_its_teacher(
     method: str, healthy: Experiment, workspace: Workspace

@@ -9,12 +9,20 @@ import optuna
 import pytest
 from rows import each_row
 
+from stillhouse.reports import importances
 from stillhouse.reports.plots import write_figures
 from stillhouse.reports.sweep_tables import ranking_cells
 from stillhouse.reports.trials import front, ranked, second_name, short
 from stillhouse.search.records import TrialRecord, best_record
 
 QUALITY = "docsearch_cosine_mrr@10"
+
+
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Intervals take long to compute, and are examined in test_importances.py."""
+    monkeypatch.setattr(importances, "RESAMPLES", 4)
+    monkeypatch.setattr(importances, "FEWEST_RESAMPLES", 4)
 
 
 def record(

@@ -12,6 +12,7 @@ from rows import each_row
 from test_figures import QUALITY, record, shown, study_of  # type: ignore[import-not-found]
 
 from stillhouse.reports.importances import (
+    FEWEST_RESAMPLES,
     Importance,
     Importances,
     error_bars,
@@ -21,6 +22,12 @@ from stillhouse.reports.importances import (
     needed_trials,
 )
 from stillhouse.reports.plots import write_figures
+
+
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As few as for a study of many trials: they take long."""
+    monkeypatch.setattr("stillhouse.reports.importances.RESAMPLES", FEWEST_RESAMPLES)
 
 
 def study(trials: int, names: int, *, decisive: bool, seed: int = 0) -> Any:

@@ -1,15 +1,35 @@
+import functools
 import multiprocessing
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import optuna
+import pytest
 from optuna.storages import RDBStorage
 from rows import each_row
 from studies import drive, finish, searcher, sequence  # type: ignore[import-not-found]
 
 from stillhouse.search.searcher import StudySearcher
+
+pytestmark = pytest.mark.usefixtures("no_backups")
+
+Undisturbed = Callable[[str], list[tuple[Any, ...]]]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    """Return a function from a sampler to the trials of a search with it that nothing disturbed."""
+
+    @functools.cache
+    def driven(sampler: str) -> list[tuple[Any, ...]]:
+        search = searcher(tmp_path_factory.mktemp(sampler), sampler=sampler)
+        drive(search)
+        return list(sequence(search))
+
+    return driven
 
 
 def _kill_me() -> None:
@@ -66,24 +86,24 @@ def _drive_and_die(folder: Path, where: str, turn: int, sampler: str) -> None:
         ("in ask", "qmc"),
     ],
 )
-def test_a_killed_search_resumes_like_an_undisturbed_one(tmp_path: Path, where: str, sampler: str) -> None:
-    drive(searcher(tmp_path / "straight", sampler=sampler))
+def test_a_killed_search_resumes_like_an_undisturbed_one(
+    tmp_path: Path, undisturbed: Undisturbed, where: str, sampler: str
+) -> None:
     turn = 6
     fork = multiprocessing.get_context("fork")
     child = fork.Process(target=_drive_and_die, args=(tmp_path / "killed", where, turn, sampler))
     child.start()
     child.join(60)
     assert child.exitcode == -signal.SIGKILL
-    states = [record.state for record in searcher(tmp_path / "killed", sampler=sampler).records()]
+    resumed = searcher(tmp_path / "killed", sampler=sampler)
+    states = [record.state for record in resumed.records()]
     assert len(states) == (turn if where == "in ask" else turn + 1)
     assert (states[-1] == "RUNNING") == (where in ("after ask", "after report", "before tell"))
-    resumed = searcher(tmp_path / "killed", sampler=sampler)
     drive(resumed)
-    assert sequence(resumed) == sequence(searcher(tmp_path / "straight", sampler=sampler))
+    assert sequence(resumed) == undisturbed(sampler)
 
 
-def test_a_trial_with_partial_parameters_is_discarded(tmp_path: Path) -> None:
-    drive(searcher(tmp_path / "straight"))
+def test_a_trial_with_partial_parameters_is_discarded(tmp_path: Path, undisturbed: Undisturbed) -> None:
     search = searcher(tmp_path / "killed", trials=5)
     drive(search)
     search.study().ask().suggest_float("rate", 1e-5, 1e-2, log=True)
@@ -93,7 +113,7 @@ def test_a_trial_with_partial_parameters_is_discarded(tmp_path: Path) -> None:
     half = resumed.study().trials[5]
     assert half.state == optuna.trial.TrialState.FAIL and half.user_attrs["void"]
     points = [record.hyper_parameters for record in resumed.records()]
-    assert points == [record.hyper_parameters for record in searcher(tmp_path / "straight").records()]
+    assert points == [point for *_, point in undisturbed("tpe")]
 
 
 def test_running_trials_come_back_in_order_before_new_ones(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import random
 import shutil
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rows import each_row
@@ -15,9 +16,26 @@ from stillhouse.core.errors import Hindered
 from stillhouse.search.study_backup import BACKUP, STUDY, back_up_study, restore_studies
 
 
-def begun(folder: Path, trials: int = 5) -> Path:
-    """A study of which some trials have ended."""
-    drive(searcher(folder, trials=trials))
+@pytest.fixture(scope="module")
+def half(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a study of which five of eight trials have ended, and its backup."""
+    folder = tmp_path_factory.mktemp("half")
+    drive(searcher(folder, trials=5))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, ...]]:
+    """All trials of the study, in one go."""
+    search = searcher(tmp_path_factory.mktemp("straight"))
+    drive(search)
+    found: list[tuple[Any, ...]] = sequence(search)
+    return found
+
+
+def begun(half: Path, folder: Path) -> Path:
+    """A study of which five trials have ended."""
+    shutil.copytree(half, folder, dirs_exist_ok=True)
     return folder / STUDY
 
 
@@ -33,11 +51,13 @@ def damage(path: Path, how: str) -> None:
 
 @each_row("how", ["missing", "truncated", "no database"])
 def test_a_damaged_study_is_replaced_by_its_backup(
-    tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    half: Path,
+    undisturbed: list[tuple[Any, ...]],
+    how: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    undisturbed = searcher(tmp_path / "straight")
-    drive(undisturbed)
-    path = begun(tmp_path)
+    path = begun(half, tmp_path)
     damage(path, how)
     restore_studies(tmp_path)
     assert "Its backup is used" in capsys.readouterr().err
@@ -45,11 +65,11 @@ def test_a_damaged_study_is_replaced_by_its_backup(
     assert len(aside) == (how != "missing"), "the damaged file is kept"
     resumed = searcher(tmp_path)
     drive(resumed)
-    assert sequence(resumed) == sequence(undisturbed)
+    assert sequence(resumed) == undisturbed
 
 
-def test_a_good_study_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = begun(tmp_path)
+def test_a_good_study_is_left_alone(tmp_path: Path, half: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = begun(half, tmp_path)
     before = path.read_bytes()
     restore_studies(tmp_path)
     restore_studies(tmp_path / "never begun")
@@ -76,8 +96,10 @@ def test_a_backup_that_is_behind_neither_doubles_nor_loses_a_trial(tmp_path: Pat
 
 
 @pytest.mark.parametrize("backup", ["missing", "truncated"])
-def test_without_a_good_backup_one_message_says_so_and_nothing_is_moved(tmp_path: Path, backup: str) -> None:
-    path = begun(tmp_path)
+def test_without_a_good_backup_one_message_says_so_and_nothing_is_moved(
+    tmp_path: Path, half: Path, backup: str
+) -> None:
+    path = begun(half, tmp_path)
     damage(path, "truncated")
     damage(tmp_path / BACKUP, backup)
     left = path.read_bytes()
@@ -86,8 +108,10 @@ def test_without_a_good_backup_one_message_says_so_and_nothing_is_moved(tmp_path
     assert path.read_bytes() == left
 
 
-def test_the_rollback_journal_of_a_lost_study_is_not_played_into_the_backup(tmp_path: Path) -> None:
-    path = begun(tmp_path)
+def test_the_rollback_journal_of_a_lost_study_is_not_played_into_the_backup(
+    tmp_path: Path, half: Path
+) -> None:
+    path = begun(half, tmp_path)
     damage(path, "missing")
     path.with_name("study.db-journal").write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + bytes(504))
     restore_studies(tmp_path)
@@ -95,9 +119,9 @@ def test_the_rollback_journal_of_a_lost_study_is_not_played_into_the_backup(tmp_
 
 
 def test_what_the_system_refuses_is_not_called_damaged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, half: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = begun(tmp_path)
+    path = begun(half, tmp_path)
 
     def refused(*given: object, **named: object) -> None:
         error = sqlite3.OperationalError("unable to open database file")
@@ -111,9 +135,9 @@ def test_what_the_system_refuses_is_not_called_damaged(
 
 
 def test_a_study_that_is_damaged_while_it_runs_keeps_its_good_backup(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, half: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = begun(tmp_path)
+    path = begun(half, tmp_path)
     before = (tmp_path / BACKUP).read_bytes()
     damage(path, "truncated")
     back_up_study(path)

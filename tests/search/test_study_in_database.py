@@ -80,27 +80,26 @@ def test_ended_trials_are_added_under_their_numbers(database: str, tmp_path: Pat
     assert there.user_attrs["reason:3"] == "it diverged" and there.metric_names == ["q"]
 
 
-@pytest.mark.parametrize("other", ["its data", "its trials"])
 def test_another_sweep_of_the_name_is_told_once_and_left_alone(
-    other: str, database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = begun(tmp_path / "one" / "s")
-    second = begun(tmp_path / "two" / "s", "b" if other == "its data" else "a")
+    """One of other data, and one of the same data with other trials."""
+    folder, second = begun(tmp_path / "one" / "s"), begun(tmp_path / "two" / "s")
     drive(searcher(folder, trials=2))
     StudyInDatabase(database, folder).update()
     before = trials_in(database, "s")
-    drive(searcher(second, trials=4, seed=8))
-    copy = StudyInDatabase(database, second)
-    copy.update()
-    copy.update()
-    said = capsys.readouterr().err
-    assert trials_in(database, "s") == before
-    assert said.count("a study of this name must be of this sweep") == 1 and "another --name" in said
+    drive(searcher(second, trials=3, seed=8))
+    for space in ("b", "a"):
+        write_note(second / SWEEP_NOTE, {"identity": {"space": space}, "space": [space]})
+        copy = StudyInDatabase(database, second)
+        copy.update()
+        copy.update()
+        said = capsys.readouterr().err
+        assert trials_in(database, "s") == before
+        assert said.count("a study of this name must be of this sweep") == 1 and "another --name" in said
 
 
-@pytest.mark.parametrize("how", ["stopped", "stands still"])
 def test_a_database_that_is_away_is_told_once_and_brought_up_to_date(
-    how: str,
     server: Postgres,
     database: str,
     tmp_path: Path,
@@ -109,21 +108,21 @@ def test_a_database_that_is_away_is_told_once_and_brought_up_to_date(
 ) -> None:
     monkeypatch.setitem(study_in_database._OPTIONS["connect_args"], "connect_timeout", 2)
     folder = begun(tmp_path / "s")
-    search, copy = searcher(folder), StudyInDatabase(database, folder)
-    copy.update()
-    drive(search)
-    server.stop() if how == "stopped" else server.signalled(signal.SIGSTOP)
-    try:
-        began = time.monotonic()
+    copy = StudyInDatabase(database, folder)
+    for trials, how in ((2, "stopped"), (4, "stands still")):
+        drive(searcher(folder, trials=trials))
+        server.stop() if how == "stopped" else server.signalled(signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+            copy.update()
+            copy.update()
+            assert time.monotonic() - began < 20
+        finally:
+            server.start() if how == "stopped" else server.signalled(signal.SIGCONT)
+        told = capsys.readouterr().err
+        assert told.count("is behind the one in the workspace") == 1 and server.password not in told
         copy.update()
-        copy.update()
-        assert time.monotonic() - began < 20
-    finally:
-        server.start() if how == "stopped" else server.signalled(signal.SIGCONT)
-    told = capsys.readouterr().err
-    assert told.count("is behind the one in the workspace") == 1 and server.password not in told
-    copy.update()
-    assert trials_in(database, "s") == in_file(folder) and len(in_file(folder)) == 8
+        assert trials_in(database, "s") == in_file(folder) and len(in_file(folder)) == trials
 
 
 def test_what_is_missing_is_named_without_the_password(

@@ -9,7 +9,7 @@ import functools
 import itertools
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -41,7 +41,7 @@ from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.towers import SimpleCNN
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.choice import TeacherChoice
-from stillhouse.teachers.embedding import build_store
+from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.store import open_store
@@ -537,14 +537,16 @@ def by_stock(folder: Path) -> Stock:
     return Stock(vectors, model.similarity(*vectors.values()).argsort(descending=True, stable=True))
 
 
-def stored(workspace: Workspace, teacher: Model, role: str) -> FloatArray:
-    texts = write_texts(workspace, "texts", TEXTS)
+def stored(workspace: Workspace, teacher: Model, roles: Iterable[str]) -> dict[str, FloatArray]:
+    """The vectors of stores in each role, by a teacher that is loaded once."""
+    texts, stores = write_texts(workspace, "texts", TEXTS), {}
     lengths = [published_length(teacher)]
-    (store,) = teacher_store(texts, teacher, role, lengths=lengths, compute="float32").stores
-    store = replace(store, dtype="float32")
-    build_store(workspace, store, local=True)
-    reader = open_store(workspace, store)
-    return np.asarray(reader.gather(reader.rows))
+    for role in roles:
+        (store,) = teacher_store(texts, teacher, role, lengths=lengths, compute="float32").stores
+        stores[role] = replace(store, dtype="float32")
+    build_stores(workspace, list(dict.fromkeys(stores.values())), local=True)
+    readers = {role: open_store(workspace, store) for role, store in stores.items()}
+    return {role: np.asarray(reader.gather(reader.rows)) for role, reader in readers.items()}
 
 
 def assert_equal(found: FloatArray, expected: FloatArray) -> None:
@@ -572,18 +574,30 @@ MEASURED = ("router", "asymmetric", "compact", "towers")
 """Refused as teachers, and read by `evaluate`."""
 HONOURED = [name for name, layout in LAYOUTS.items() if not layout.refused]
 LIVE = [name for name in HONOURED if not LAYOUTS[name].live]
+SEEN = {
+    *("mpnet", "xlm-roberta", "modernbert", "qwen3", "gemma3"),
+    *("float16", "longer", "left with prompts", "truncate_dim left"),
+}
+"""Left to the long run: architectures that test_head.py and test_families.py compare with stock, and layouts
+whose settings others have."""
+ALIKE = {"plain", "0_Transformer", "sharded", "dropout", "dot, length 1"}
+"""Layouts that leave a student like that of ``mean``: their exports are left to the long run."""
 
 
-@pytest.mark.parametrize("name", HONOURED)
+def briefly(name: str, long: bool, *more: str) -> Any:
+    return pytest.param(name, *more, marks=pytest.mark.long if long else ())
+
+
+@pytest.mark.parametrize("name", [briefly(name, name in SEEN) for name in HONOURED])
 def test_every_path_gives_the_vectors_of_stock(
     name: str, make_layout: Callable[[str], Path], stock: Callable[[str], Stock], workspace: Workspace
 ) -> None:
     folder, layout, expected = str(make_layout(name)), LAYOUTS[name], stock(name).vectors
     teacher, measured = TeacherChoice(folder).published(), find_model(folder, workspace).open()
     of_role = {role: np.asarray(encode_as(measured, role, TEXTS)) for role in expected}
-    for role in expected if layout.prompts else (QUERY,):
+    for role, vectors in stored(workspace, teacher, expected if layout.prompts else (QUERY,)).items():
         assert_equal(of_role[role], expected[role])
-        assert_equal(stored(workspace, teacher, role), expected[role])
+        assert_equal(vectors, expected[role])
     _, found = search(unit(of_role[QUERY]), unit(of_role[DOCUMENT]), len(TEXTS))
     np.testing.assert_array_equal(found, stock(name).ranking.numpy())
     if layout.live:
@@ -623,15 +637,12 @@ def test_an_evaluation_runs_both_routes_as_stock_does(
         assert_equal(np.asarray(encode_as(measured, role, TEXTS)), expected)
 
 
-IN_BRIEF = (("left", ONNX),)
-"""Graphs that are compared in every test run, as one takes long to write; the others are for the long one."""
-
-
 @pytest.mark.parametrize(
     ("name", "form"),
     [
-        pytest.param(*each, marks=[] if STOCK in each or each in IN_BRIEF else pytest.mark.long)
-        for each in itertools.product(LIVE, (STOCK, ONNX, ONNX_INT8))
+        # Graphs take long to write. Some are compared in test_onnx_stock.py, cut on either side.
+        briefly(name, form != STOCK or name in SEEN | ALIKE, form)
+        for name, form in itertools.product(LIVE, (STOCK, ONNX, ONNX_INT8))
     ],
 )
 def test_every_export_of_the_whole_teacher_is_the_teacher(

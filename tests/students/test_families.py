@@ -6,7 +6,7 @@ Each teacher has the modules and the prompts with which models of its family are
 import json
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.formats import write_format
 from stillhouse.students.head import published_length
 from stillhouse.teachers.choice import TeacherChoice
-from stillhouse.teachers.embedding import build_store
+from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.store import open_store
@@ -129,13 +129,21 @@ def lowest_cosine(first: FloatArray, second: FloatArray) -> float:
 
 def stored(workspace: Workspace, teacher: Model, role: str, runtime: str = TORCH) -> FloatArray:
     """Embed the texts in a role, through a store of the workspace."""
-    texts = write_texts(workspace, "texts", TEXTS)
+    return stored_in(workspace, teacher, [role], runtime)[role]
+
+
+def stored_in(
+    workspace: Workspace, teacher: Model, roles: Iterable[str], runtime: str = TORCH
+) -> dict[str, FloatArray]:
+    """Embed the texts in each role, by a teacher that is loaded once."""
+    texts, stores = write_texts(workspace, "texts", TEXTS), {}
     length = published_length(teacher)
-    (store,) = teacher_store(texts, teacher, role, lengths=[length], compute="float32").stores
-    store = replace(store, dtype="float32", runtime=runtime)
-    build_store(workspace, store, local=True)
-    reader = open_store(workspace, store)
-    return np.asarray(reader.gather(reader.rows))
+    for role in roles:
+        (store,) = teacher_store(texts, teacher, role, lengths=[length], compute="float32").stores
+        stores[role] = replace(store, dtype="float32", runtime=runtime)
+    build_stores(workspace, list(dict.fromkeys(stores.values())), local=True)
+    readers = {role: open_store(workspace, store) for role, store in stores.items()}
+    return {role: np.asarray(reader.gather(reader.rows)) for role, reader in readers.items()}
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -144,7 +152,7 @@ def test_a_store_has_the_vectors_of_stock_queries_and_documents(
 ) -> None:
     expected = stock_vectors(make_family(name))
     teacher = TeacherChoice(str(make_family(name))).published()
-    found = {role: stored(workspace, teacher, role) for role in expected}
+    found = stored_in(workspace, teacher, expected)
     for role in expected:
         assert lowest_cosine(found[role], expected[role]) > 0.9999, role
         np.testing.assert_allclose(found[role], expected[role], rtol=1e-3, atol=1e-3)
@@ -157,7 +165,14 @@ def test_a_store_has_the_vectors_of_stock_queries_and_documents(
             assert lowest_cosine(found[one], expected[other]) < 0.999
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        # Those of BERT and of each pooling are also exported in test_head.py and test_conformance.py.
+        pytest.param(name, marks=pytest.mark.long if name in ("bge", "instructor", "nomic") else ())
+        for name in FAMILIES
+    ],
+)
 def test_an_exported_student_has_its_own_prompts_in_stock_too(
     name: str, make_family: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -245,7 +260,7 @@ def test_a_teacher_that_cuts_on_the_left_has_the_ends_in_store_and_export(
     student: Any = TransformerChoice(keep=4).spec(teacher, 0).build()
     encoder = StudentEncoder(student, student.tokenizer.path, 40)
     assert lowest_cosine(encoder.encode(LONG), expected) > 0.99999
-    # A graph of such a teacher is compared in test_conformance.py.
+    # A graph of such a teacher is compared in test_onnx_stock.py.
     assert write_format("sentence-transformers", encoder, tmp_path / "export", LONG) > 0.9999
     written = json.loads((tmp_path / "export" / "tokenizer.json").read_text())["truncation"]
     assert (written["max_length"], written["direction"]) == (40, "Left")

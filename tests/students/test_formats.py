@@ -102,13 +102,13 @@ def test_int8_does_not_overflow_where_a_cpu_adds_two_products_in_16_bits(
     """As CPUs without VNNI do; on others the vectors are the same with and without the eighth bit."""
     import onnx
 
-    student = TransformerStudent(make_model("bert"), layers=(0, 1))
+    student = TransformerStudent(make_model("bert"), layers=(0,))
     encoder = StudentEncoder(student, student.tokenizer.path, 12)
     write_format(INT8, encoder, tmp_path / INT8, TEXTS)
     graph = onnx.load(tmp_path / INT8 / "onnx" / "model_qint8_quantized.onnx").graph
     arrays = [onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer]
     weights = [array for array in arrays if array.dtype == np.int8 and array.ndim == 2]
-    assert len(weights) > 6
+    assert len(weights) > 3
     largest = max(int(np.abs(array.astype(int)).max()) for array in weights)
     assert 255 * largest * 2 < 1 << 15 and largest > 60
 

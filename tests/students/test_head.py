@@ -30,6 +30,7 @@ from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import mse, pkd
 from stillhouse.students.encoder import StudentEncoder
+from stillhouse.students.export import onnx as onnx_export
 from stillhouse.students.export.onnx import OnnxEncoder, export_onnx
 from stillhouse.students.export.sentence_transformers import check_parity, export_student
 from stillhouse.students.head import head_of, load_pooler, own_head, published_length, with_head
@@ -59,6 +60,12 @@ HEADS = [
     ("bert", "raw", False),
 ]
 """Architecture, pooling (raw: a folder without modules), and whether the vectors are normalised."""
+
+
+def with_long(*brief: int) -> list[Any]:
+    """All heads, of which only these are in `make test`."""
+    marks = [() if place in brief else pytest.mark.long for place in range(len(HEADS))]
+    return [pytest.param(*head, marks=mark) for head, mark in zip(HEADS, marks, strict=True)]
 
 
 @pytest.fixture(scope="session")
@@ -140,7 +147,7 @@ def test_store_student_and_export_give_the_vectors_of_the_teachers_modules(
     assert published_length(again) == length
 
 
-@pytest.mark.parametrize(("kind", "pooling", "normalize"), HEADS)
+@pytest.mark.parametrize(("kind", "pooling", "normalize"), with_long(0, 4))
 def test_another_pooling_or_norm_would_be_noticed(
     kind: str, pooling: str, normalize: bool, make_teacher: MakeTeacher
 ) -> None:
@@ -157,7 +164,7 @@ def test_another_pooling_or_norm_would_be_noticed(
     assert np.abs(lengths / np.linalg.norm(expected, axis=1) - 1).min() > 0.01
 
 
-@pytest.mark.parametrize(("kind", "pooling", "normalize"), HEADS)
+@pytest.mark.parametrize(("kind", "pooling", "normalize"), with_long(1, 4))
 def test_training_lowers_the_loss_and_the_export_is_pooled_alike(
     kind: str, pooling: str, normalize: bool, make_teacher: MakeTeacher, workspace: Workspace, tmp_path: Path
 ) -> None:
@@ -183,7 +190,9 @@ def test_training_lowers_the_loss_and_the_export_is_pooled_alike(
     assert head_of(resolve_model(str(tmp_path / "export"))).pooling == head_of(setting.teacher).pooling
 
 
-@pytest.mark.parametrize("kind", ["bert", "xlm-roberta", "mpnet"])
+@pytest.mark.parametrize(
+    "kind", ["bert", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("xlm-roberta", "mpnet"))]
+)
 def test_the_pooler_is_the_architectures_own(
     kind: str, make_model: MakeModel, workspace: Workspace, tmp_path: Path
 ) -> None:
@@ -258,8 +267,10 @@ def stock_head(base: Model, pooling: str, normalize: bool) -> FloatArray:
     return np.asarray(SentenceTransformer(modules=modules, device="cpu").float().encode(TEXTS))
 
 
-@each_row("pooling", ["cls", "mean", "max", "last", "pooler"])
-@each_row("normalize", [None, True, False])
+@each_row(
+    ("pooling", "normalize"),
+    [("cls", None), ("mean", True), ("max", False), ("last", True), ("pooler", None), ("pooler", True)],
+)
 def test_a_folder_without_modules_is_pooled_as_the_user_says(
     pooling: str, normalize: bool | None, make_model: MakeModel, workspace: Workspace
 ) -> None:
@@ -561,8 +572,16 @@ def test_padding_changes_nothing_for_the_last_token_of_a_decoder(
     [("qwen3", "last", True, False), ("bert", "pooler", False, True)],
 )
 def test_onnx_exports_have_the_same_head(
-    kind: str, pooling: str, normalize: bool, int8: bool, make_teacher: MakeTeacher, tmp_path: Path
+    kind: str,
+    pooling: str,
+    normalize: bool,
+    int8: bool,
+    make_teacher: MakeTeacher,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if int8:  # Traced in a tenth of the time; test_formats.py quantises what is exported.
+        monkeypatch.setattr(onnx_export, "_export", onnx_export._trace)
     folder = make_teacher(kind, "raw" if pooling == "pooler" else pooling, normalize)
     student = student_of(folder, TransformerChoice(keep=1, pooling=pooling))
     expected = StudentEncoder(student, student.tokenizer.path, 40).encode(TEXTS)

@@ -89,11 +89,6 @@ def test_every_pooling_and_normalisation(
     assert_exported(student, base, tmp_path / "onnx")
 
 
-def test_a_static_student(make_model: MakeModel, tmp_path: Path) -> None:
-    base = make_model("bert")
-    assert_exported(StaticStudent(base, dim=6, zipf=1e-3), base, tmp_path / "onnx")
-
-
 @pytest.mark.parametrize("reading", ["mean", "packed mean"])
 def test_a_recurrent_student(reading: str, make_model: MakeModel, tmp_path: Path) -> None:
     base = make_model("bert")
@@ -114,18 +109,20 @@ def test_a_graph_with_other_vectors_is_refused(
     make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = make_model("bert")
+    monkeypatch.setattr(onnx_export, "_export", lambda *_: None)
     monkeypatch.setattr(onnx_export, "_agrees", lambda *_: False)
     with pytest.raises(BadInput, match="another batch size or length"):
         export_onnx(StaticStudent(base), base.path, MAX_LENGTH, tmp_path / "onnx")
 
 
 def test_the_folder_is_whole_the_student_unchanged_and_other_vectors_are_detected(
-    make_model: MakeModel, tmp_path: Path
+    make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    base = make_model("bert")
+    write, base = onnx_export._export, make_model("bert")
     student = StaticStudent(base)
     before = {name: tensor.clone() for name, tensor in student.state_dict().items()}
-    for _ in range(2):
+    for export in (onnx_export._trace, write):
+        monkeypatch.setattr(onnx_export, "_export", export)
         export_onnx(student, base.path, MAX_LENGTH, tmp_path / "onnx")
     files = {str(file.relative_to(tmp_path / "onnx")) for file in (tmp_path / "onnx").rglob("*")}
     assert {"onnx/model.onnx", "tokenizer.json", "sentence_bert_config.json"} <= files
@@ -143,9 +140,10 @@ def test_the_folder_is_whole_the_student_unchanged_and_other_vectors_are_detecte
 def test_large_weights_are_stored_next_to_the_graph(
     make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Those of a static student, whose graph with all of its weights is in test_models.py."""
     monkeypatch.setattr(onnx_export, "_LARGEST_FILE", 100)
     base = make_model("bert")
-    assert_exported(StaticStudent(base), base, tmp_path / "onnx")
+    assert_exported(StaticStudent(base, dim=6, zipf=1e-3), base, tmp_path / "onnx")
     assert {file.name for file in (tmp_path / "onnx" / "onnx").iterdir()} == {"model.onnx", "model.onnx_data"}
 
 

@@ -87,7 +87,7 @@ def check_resumes(stage: Stage, workspace: Workspace, aside: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["mse", "ckd", "leaf"])
+@pytest.mark.parametrize("name", ["mse", pytest.param("ckd", marks=pytest.mark.long), "leaf"])
 def test_a_kept_map_resumes_and_is_the_last_layer_of_the_export(
     name: str, context: Context, tmp_path: Path
 ) -> None:
@@ -133,7 +133,7 @@ def check_gain(
     **changes: Any,
 ) -> None:
     """Check that training a randomly initialised student gains more than the spread over three seeds."""
-    workspace, gains = Workspace(Path(context.root)), []
+    workspace, gains, changes = Workspace(Path(context.root)), [], {"evaluations": 1, **changes}
     for seed in range(3):
         student = context.setting.student.replace(pretrained=False, seed=seed)
         setting = dataclasses.replace(context.setting, student=student, seed=seed, **changes)
@@ -154,15 +154,15 @@ def agreement(stage: Stage, setting: Setting, workspace: Workspace) -> tuple[flo
 
 
 @pytest.mark.parametrize("name", FOLLOWS)
-def test_training_brings_the_student_closer_to_the_teacher(name: str, context: Context) -> None:
+def test_training_brings_the_student_closer_to_the_teacher(name: str, shared_context: Context) -> None:
     rate = "distil_learning_rate" if name in ("ibkd", "sra") else "learning_rate"
-    bare = dataclasses.replace(context, setting=context.setting.having(Pairs, None))
-    budget = 1280 if name == "sra" else 640
-    check_gain(name, bare, {rate: 1e-3}, agreement, finetune_budget=0, distil_budget=budget)
+    bare = dataclasses.replace(shared_context, setting=shared_context.setting.having(Pairs, None))
+    budget = 320 if name == "sra" else 160
+    check_gain(name, bare, {rate: 3e-3}, agreement, finetune_budget=0, distil_budget=budget)
 
 
 def pairs_found(stage: Stage, setting: Setting, workspace: Workspace) -> tuple[float, float]:
-    """Return the share of queries whose nearest passage is their own, before and after training."""
+    """Return the share of passages that are no nearer than a query's own, before and after training."""
     assert setting[Pairs].examples is not None
     tables = [setting[Pairs].examples.columns[column] for column in ("query", "passage")]
     texts = [list(open_texts(workspace, table)[np.arange(40)]) for table in tables]
@@ -170,7 +170,8 @@ def pairs_found(stage: Stage, setting: Setting, workspace: Workspace) -> tuple[f
     for encoder in (untrained(stage, workspace, "cpu"), encoder_in(run(stage, workspace, where=WHERE))):
         query_ND, passage_ND = (np.asarray(encoder.encode(side)) for side in texts)
         passage_ND /= np.linalg.norm(passage_ND, axis=1, keepdims=True)
-        shares.append(float(((query_ND @ passage_ND.T).argmax(axis=1) == np.arange(40)).mean()))
+        cosines_NN = query_ND @ passage_ND.T
+        shares.append(float((cosines_NN <= cosines_NN.diagonal()[:, None]).mean()))
     return shares[0], shares[1]
 
 
@@ -200,20 +201,29 @@ def dev_figure(stage: Stage, setting: Setting, workspace: Workspace) -> tuple[fl
 
 
 @pytest.mark.parametrize(
-    ("name", "figure", "values"),
+    ("name", "steps", "figure", "values"),
     [
-        ("simcse", pairs_found, {"learning_rate": 1e-3}),
-        ("crosslingual", pairs_found, {"learning_rate": 1e-3, "bottleneck": 0}),
-        ("metakd", nearness_to_the_head, {"learning_rate": 1e-3}),
-        ("bilstm_kd", dev_figure, {"learning_rate": 1e-2, "teacher_budget": 640, "kd_weight": 0.5}),
-        ("sra_kd", dev_figure, {"finetune_learning_rate": 1e-2, "teacher_budget": 640, "kd_weight": 0.5}),
-        ("rerank_kd", pairs_found, {"learning_rate": 1e-3, "loss": "contrastive_kl", "scale": 5.0}),
-        ("retrieval_kd", dev_figure, {"learning_rate": 0.02, "train_words": True, "units": 16}),
+        ("simcse", 20, pairs_found, {"learning_rate": 1e-3}),
+        ("crosslingual", 15, pairs_found, {"learning_rate": 2e-3, "bottleneck": 0}),
+        ("metakd", 10, nearness_to_the_head, {"learning_rate": 1e-3}),
+        ("bilstm_kd", 40, dev_figure, {"learning_rate": 1e-2, "teacher_budget": 640, "kd_weight": 0.5}),
+        ("sra_kd", 40, dev_figure, {"finetune_learning_rate": 1e-2, "teacher_budget": 640, "kd_weight": 0.5}),
+        (
+            "rerank_kd",
+            20,
+            pairs_found,
+            {"learning_rate": 1e-3, "teacher_budget": 160, "loss": "contrastive_kl", "scale": 5.0},
+        ),
+        ("retrieval_kd", 10, dev_figure, {"learning_rate": 0.02, "train_words": True, "units": 16}),
     ],
 )
 def test_training_improves_the_task(
-    name: str, figure: Callable[..., tuple[float, float]], values: dict[str, Any], context: Context
+    name: str,
+    steps: int,
+    figure: Callable[..., tuple[float, float]],
+    values: dict[str, Any],
+    shared_context: Context,
 ) -> None:
     assert name in OTHERS
-    times = {"crosslingual": 4, "rerank_kd": 2}.get(name, 1)  # They learn more slowly.
-    check_gain(name, context, values, figure, distil_budget=480 * times, finetune_budget=640 * times)
+    budget = BATCH * steps
+    check_gain(name, shared_context, values, figure, distil_budget=budget, finetune_budget=budget)

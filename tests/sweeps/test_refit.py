@@ -1,12 +1,15 @@
 """The best trials are trained again after the search, for longer and on all of the rows."""
 
 import dataclasses
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import optuna
 import pytest
+import ray
 from local_ray import local_ray
 from other_node import OtherNode
 
@@ -14,6 +17,7 @@ from stillhouse.cluster import resources
 from stillhouse.cluster.resources import Need, has_room_here, largest_share
 from stillhouse.core.artifacts import Workspace, read_json, read_manifest
 from stillhouse.core.errors import BadInput
+from stillhouse.evaluation.cost import cost
 from stillhouse.experiments.budget import Budget, Refit
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
@@ -103,9 +107,42 @@ def test_an_experiment_prepares_all_rows_for_a_refit(
     assert half.distil_budget == prepared.setting.distil_budget and half.evaluations != 4
 
 
+class Task:
+    """A task of Ray that runs in this process as soon as it is started."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def options(self, **_: Any) -> "Task":
+        return self
+
+    def remote(self, *given: Any) -> "Future[str]":
+        done: Future[str] = Future()
+        done.set_result(self.function(*given))
+        return done
+
+
+def test_the_best_trials_are_trained_again_at_once_and_found_again(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources, "nodes_up", lambda: [({"CPU": 2.0}, 1.0)])
+    monkeypatch.setattr(ray, "remote", Task)
+    monkeypatch.setattr(ray, "wait", lambda tasks, num_returns: (tasks[:1], tasks[1:]))
+    monkeypatch.setattr("stillhouse.sweeps.refit.reason_of", Future.result)
+    check_refits(context)
+
+
 @pytest.mark.ray
-def test_the_best_trials_are_trained_again_at_once_and_found_again(context: Context) -> None:
-    """By real tasks of Ray; what diverges is left out."""
+@pytest.mark.long
+def test_by_real_tasks_of_ray(context: Context) -> None:
+    with local_ray(2):
+        check_refits(context)
+        room = [has_room_here(need) for need in (Need(cpus=2), Need(cpus=3), Need(5, cpus=2), Need(gpus=1))]
+    assert room == [True, False, True, False], "on this node, for one worker"
+
+
+def check_refits(context: Context) -> None:
+    """Check that what is finished is not trained again, and that what diverges is left out."""
     context = shorter(context)
     records = [
         trial(0, {**WELL, "batch_size": 32}, context, 0.05),
@@ -114,16 +151,13 @@ def test_the_best_trials_are_trained_again_at_once_and_found_again(context: Cont
         trial(3, DIVERGING, context, 0.3),
     ]
     observer: Any = Silent()
-    with local_ray(2):
-        again = refits_of(longer(context), records, 3, observer)
-        students = [student for student in refit(again, Need()) if student]
-        assert [student.record.number for student in students] == [2, 1], "the best trial comes first"
-        assert all(student.record.refit and student.stage.budget == 512 for student in students)
-        assert dict(observer.ended) == {1: False, 2: False, 3: True}
-        before = [(student.folder / "manifest.json").stat().st_mtime_ns for student in students]
-        found = [student for student in refit(again, Need()) if student]
-        room = [has_room_here(need) for need in (Need(cpus=2), Need(cpus=3), Need(5, cpus=2), Need(gpus=1))]
-    assert room == [True, False, True, False], "on this node, for one worker"
+    again = refits_of(longer(context), records, 3, observer)
+    students = [student for student in refit(again, Need()) if student]
+    assert [student.record.number for student in students] == [2, 1], "the best trial comes first"
+    assert all(student.record.refit and student.stage.budget == 512 for student in students)
+    assert dict(observer.ended) == {1: False, 2: False, 3: True}
+    before = [(student.folder / "manifest.json").stat().st_mtime_ns for student in students]
+    found = [student for student in refit(again, Need()) if student]
     assert found == students
     assert before == [(student.folder / "manifest.json").stat().st_mtime_ns for student in students]
 
@@ -157,7 +191,7 @@ def share_of_eight(need: Need, count: int) -> Need:
     return dataclasses.replace(need, cpus=8 / count)
 
 
-@pytest.mark.parametrize("small_head", [False, True])
+@pytest.mark.parametrize("small_head", [pytest.param(False, marks=pytest.mark.long), True])
 def test_the_refit_is_tested_beside_its_trial_exported_and_tracked(
     context: Context,
     prepared: Prepared,
@@ -188,6 +222,7 @@ def test_the_refit_is_tested_beside_its_trial_exported_and_tracked(
     optuna.create_study(storage=f"sqlite:///{folder / 'study.db'}")
     observer: Any = SimpleNamespace()
     baseline = Tried("MSE baseline", context, records[:1], observer)
+    monkeypatch.setattr(deliver, "cost", partial(cost, runs=1, calls=1))
     monkeypatch.setattr(deliver, "write_figures", lambda target, *_, **__: target.mkdir() or target)
     tracker = open_tracker(workspace, folder, "small")
     with Observer("small", context, tracker, prepared.facts) as observer:

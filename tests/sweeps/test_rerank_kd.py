@@ -12,6 +12,7 @@ import datasets
 import numpy as np
 import pytest
 from rows import each_row
+from small_experiment import context_in
 
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace, read_manifest
@@ -23,7 +24,7 @@ from stillhouse.experiments.fields import changed
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.scores import Scores
-from stillhouse.experiments.preparation import prepare
+from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import check_needs, hyper_parameters, load_method, rerank_kd, with_defaults
 from stillhouse.search.trial import Context
@@ -51,8 +52,20 @@ def planned(setting: Setting, **values: Any) -> Stage:
 
 
 @pytest.fixture
+def context(shared_context: Context) -> Context:
+    """A context whose rerankers, and what they have scored, the tests share."""
+    return shared_context
+
+
+@pytest.fixture
 def home(context: Context) -> Workspace:
     return Workspace(Path(context.root))
+
+
+@pytest.fixture
+def fresh(prepared: Prepared, workspace: Workspace) -> Context:
+    """A context in which nothing is trained."""
+    return context_in(workspace, prepared)
 
 
 def candidates(home: Workspace, examples: Examples) -> tuple[list[str], list[list[str]]]:
@@ -64,8 +77,9 @@ def candidates(home: Workspace, examples: Examples) -> tuple[list[str], list[lis
 
 
 def test_students_share_one_reranker_and_one_pass(
-    context: Context, home: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    fresh: Context, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    home = Workspace(Path(fresh.root))
     opened, scorer = [], pair_scores.teacher_scorer
 
     def counted(*given: Any) -> Any:
@@ -74,13 +88,13 @@ def test_students_share_one_reranker_and_one_pass(
 
     monkeypatch.setattr(pair_scores, "teacher_scorer", counted)
     stages = [
-        planned(context.setting, **values)
+        planned(fresh.setting, **values)
         for values in ({}, {"loss": "kl", "temperature": 3.0}, {"loss": "contrastive_kl", "weight": 0.5})
     ]
     for stage in stages:
         run(stage, home, where=WHERE)
     assert len({stage.fingerprint for stage in stages}) == 3 and len(opened) == 1
-    stages.append(planned(dataclasses.replace(context.setting, seed=7)))
+    stages.append(planned(dataclasses.replace(fresh.setting, seed=7)))
     assert len({next(iter(stage.chain())).fingerprint for stage in stages}) == 1
     assert len({stage.fingerprint for stage in stages}) == 4
     examples = stages[0].examples
@@ -96,11 +110,10 @@ def test_students_share_one_reranker_and_one_pass(
         export_stage(home.path(examples.origin.teacher), home.root / "export")
 
 
-def test_a_killed_pass_resumes_without_scoring_twice(
-    context: Context, home: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_pass_resumes_without_scoring_twice(fresh: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Workspace(Path(fresh.root))
     monkeypatch.setattr(pair_scores, "AT_ONCE", 16)
-    stage, calls = planned(context.setting), []
+    stage, calls = planned(fresh.setting), []
     teacher, _ = stage.chain()
     run(teacher, home, where=WHERE)
     ask = pair_scores._scores

@@ -1,5 +1,6 @@
 """A finished stage exported as a folder for stock sentence-transformers, and its model card."""
 
+import functools
 import json
 import re
 import shutil
@@ -23,6 +24,7 @@ from stillhouse.search.trial import Context, follow
 from stillhouse.sweeps import export as export_module
 from stillhouse.sweeps.export import card_of_best, export_stage, exported
 from stillhouse.sweeps.export_check import compared_texts
+from stillhouse.sweeps.results import Exported
 from stillhouse.training.models import encoder_in, find_model
 
 VALUES = {"distil_batch_size": 16, "finetune_batch_size": 16, "projection": 8}
@@ -46,15 +48,22 @@ def folder(trained: Path, shared_context: Context, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def export_in(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Path], Path]:
-    """Return a function that copies the stage's export in a form, which is written once, into a folder."""
-    made: dict[str, Path] = {}
+def export(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Exported]:
+    """Return a function that exports the stage in a form, once for all tests, which only read it."""
+
+    @functools.cache
+    def written(form: str) -> Exported:
+        return exported(trained, tmp_path_factory.mktemp(form) / NAME, form=form)
+
+    return written
+
+
+@pytest.fixture(scope="module")
+def export_in(export: Callable[[str], Exported]) -> Callable[[str, Path], Path]:
+    """Return a function that copies the stage's export in a form into a folder."""
 
     def copied(form: str, into: Path) -> Path:
-        if form not in made:
-            made[form] = tmp_path_factory.mktemp(form) / NAME
-            export_stage(trained, made[form], form=form)
-        shutil.copytree(made[form], into / NAME)
+        shutil.copytree(export(form).folder, into / NAME)
         return into / NAME
 
     return copied
@@ -89,7 +98,7 @@ def test_from_the_command_line(trained: Path, tmp_path: Path, capsys: pytest.Cap
     assert (tmp_path / "full" / "thesis.txt").read_text() == "precious"
 
 
-@pytest.mark.parametrize("form", ["sentence-transformers", "onnx"])
+@pytest.mark.parametrize("form", ["sentence-transformers", "onnx-int8"])
 def test_an_export_that_has_changed_is_refused(
     trained: Path, tmp_path: Path, form: str, export_in: Callable[[str, Path], Path]
 ) -> None:
@@ -99,7 +108,7 @@ def test_an_export_that_has_changed_is_refused(
     assert checked.returncode == 0, checked.stderr
     (target / "README.md").write_text("my own words")
     find_model(str(target), Workspace(tmp_path / "runs"))
-    path = next(target.rglob("*.safetensors" if form == "sentence-transformers" else "model.onnx"))
+    path = next(target.rglob("*.safetensors" if form == "sentence-transformers" else "*.onnx"))
     whole = path.read_bytes()
     content = bytearray(whole)
     content[len(content) // 2] ^= 4
@@ -107,7 +116,7 @@ def test_an_export_that_has_changed_is_refused(
     for name in (target, *target.rglob("*.onnx")):
         with pytest.raises(BadInput, match=rf"must be as it was written, but .*{path.name} has changed"):
             find_model(str(name), Workspace(tmp_path / "runs"))
-    if form == "onnx":  # Writing a graph takes seconds.
+    if form == "onnx-int8":  # Writing a graph takes seconds.
         path.write_bytes(whole)
     else:
         export_stage(trained, target)
@@ -119,9 +128,13 @@ def test_an_export_that_has_changed_is_refused(
 
 
 def test_eight_bits_are_compared_on_held_out_texts_and_state_their_loss_on_dev(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: Path,
+    tmp_path: Path,
+    export: Callable[[str], Exported],
+    export_in: Callable[[str, Path], Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = exported(trained, tmp_path / "graph", form="onnx-int8")
+    made, copy = export("onnx-int8"), export_in("onnx-int8", tmp_path)
     manifest = read_manifest(trained)
     assert made.dev is not None and made.dev.trained == pytest.approx(
         manifest["metrics"][made.dev.figure], abs=1e-3
@@ -134,12 +147,12 @@ def test_eight_bits_are_compared_on_held_out_texts_and_state_their_loss_on_dev(
     )
     assert min(tokenizer.whole_lengths([one, other])) > length
     # An export that fails is not there, and leaves the one before as it was.
-    before = (made.folder / CHECKSUMS).read_bytes()
+    before = (copy / CHECKSUMS).read_bytes()
     monkeypatch.setattr(export_module, "write_format", lambda *_: refuse())
-    for target in (made.folder, tmp_path / "new"):
+    for target in (copy, tmp_path / "new"):
         with pytest.raises(BadInput, match="must give the evaluated vectors"):
             export_stage(trained, target, form="onnx-int8")
-    assert (made.folder / CHECKSUMS).read_bytes() == before and not (tmp_path / "new").exists()
+    assert (copy / CHECKSUMS).read_bytes() == before and not (tmp_path / "new").exists()
     assert sorted(each.name for each in tmp_path.iterdir() if each.name.startswith(".")) == []
 
 
@@ -154,7 +167,7 @@ def test_an_unfinished_stage_is_refused(folder: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "export").exists()
 
 
-@pytest.mark.parametrize("form", ["sentence-transformers", "onnx"])
+@pytest.mark.parametrize("form", ["sentence-transformers", "onnx-int8"])
 def test_the_snippet_of_a_card_runs_as_it_stands(
     form: str,
     trained: Path,

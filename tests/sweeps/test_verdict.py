@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ import optuna
 import pytest
 
 from stillhouse.core.artifacts import Workspace, read_json, read_manifest
+from stillhouse.evaluation.cost import cost
 from stillhouse.evaluation.items import Items, Part, as_data
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.search.observer import Observer, open_tracker
@@ -103,6 +105,7 @@ def test_a_student_that_is_worse_is_not_registered(
     rival = dataclasses.replace(record, hyper_parameters=other, metrics=theirs)
     observer: Any = SimpleNamespace()
     baseline = Tried("MSE baseline", context, [rival], observer)
+    monkeypatch.setattr(deliver, "cost", partial(cost, runs=1, calls=1))
     monkeypatch.setattr(deliver, "write_figures", pages(monkeypatch, folder))
     tracker = open_tracker(workspace, folder, "small")
     with Observer("small", context, tracker, facts) as observer:

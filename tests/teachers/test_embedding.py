@@ -1,10 +1,12 @@
+import multiprocessing
 import os
 import shutil
-import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,6 @@ from local_ray import local_ray
 from rows import each_row
 from torch import Tensor
 
-import stillhouse
 from stillhouse.core.artifacts import Workspace, read_json, read_manifest, write_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
@@ -253,40 +254,34 @@ def test_impossible_stores_are_refused_before_writing(workspace: Workspace, stor
 
 def test_the_number_of_threads_is_restored(workspace: Workspace, store: Store) -> None:
     before = torch.get_num_threads()
-    build_store(workspace, store, local=True, threads=before + 1)
-    assert torch.get_num_threads() == before
+    torch.set_num_threads(3)
+    build_store(workspace, store, local=True, threads=1)
+    found = torch.get_num_threads()
+    torch.set_num_threads(before)
+    assert found == 3
 
 
-SLOW_BUILD = """
-import pickle, sys, time
-from stillhouse.teachers import embedding as embed
-workspace, store = pickle.load(open(sys.argv[1], "rb"))
-def progress(done, total):
-    print(done, flush=True)
-    time.sleep(30 if done == 20 else 0)
-embed.build_store(workspace, store, local=True, progress=progress)
-"""
+def slow_build(workspace: Workspace, store: Store, told: Connection) -> None:
+    """Build a store, and stand still after two shards."""
+
+    def progress(done: int, total: int) -> None:
+        told.send(done)
+        time.sleep(30 if done == 20 else 0)
+
+    torch.set_num_threads(1)
+    build_store(workspace, store, local=True, progress=progress)
 
 
 def test_a_killed_build_continues_to_the_same_bytes(
     workspace: Workspace, store: Store, tmp_path: Path
 ) -> None:
-    import pickle
-
-    job = tmp_path / "job.pickle"
-    job.write_bytes(pickle.dumps((workspace, store)))
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(Path(stillhouse.__file__).parents[1]),
-        "OMP_NUM_THREADS": "1",
-    }
-    command = [sys.executable, "-c", SLOW_BUILD, str(job)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-    assert process.stdout is not None
-    assert [process.stdout.readline().strip() for _ in range(2)] == ["10", "20"]
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
+    fork = multiprocessing.get_context("fork")
+    told, telling = fork.Pipe(duplex=False)
+    process = fork.Process(target=slow_build, args=(workspace, store, telling), daemon=True)
+    process.start()
+    assert told.poll(60) and told.recv() == 10 and told.poll(60) and told.recv() == 20
+    process.kill()
+    process.join()
     folder = workspace.path(store)
     assert sorted(files(folder)) == ["part-00000.arrow", "part-00001.arrow"]
     (problem,) = verify_store(folder)
@@ -459,6 +454,7 @@ def test_a_gpu_that_torch_cannot_use_is_refused_with_its_node(workspace: Workspa
 
 
 @pytest.mark.ray
+@pytest.mark.long  # In one process they are mined in tests/training/test_hard_negatives.py.
 def test_hard_negatives_on_ray_equal_those_of_one_process(
     workspace: Workspace,
     store: Store,

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from small_world import write_encoder
 from torch import Tensor, nn
 
 from stillhouse.core.artifacts import Workspace, read_manifest, write_manifest
@@ -16,6 +17,7 @@ from stillhouse.core.model_folder import ModelFolder
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.core.types import FloatArray, Tokens
 from stillhouse.experiments.experiment import Experiment
+from stillhouse.students.export import onnx as onnx_export
 from stillhouse.students.export.onnx import OUTPUT, graph_inputs, open_session
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers import choosing, runtimes
@@ -48,13 +50,25 @@ def vectors(workspace: Workspace, store: Store) -> FloatArray:
 
 
 @pytest.fixture(scope="module")
+def shallow(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Model:
+    """A teacher of one layer, since every layer of a graph takes a second to write."""
+    return write_encoder(tmp_path_factory.mktemp("shallow"), tiny_model, hidden=32, layers=1, seed=1)
+
+
+@pytest.fixture
+def store(store: Store, shallow: Model) -> Store:
+    return replace(store, teacher=shallow)
+
+
+@pytest.fixture(scope="module")
 def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("graphs")
 
 
 @pytest.fixture
 def written_once(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The teacher's graph is written once for this file, which takes seconds, and copied from then on."""
+    """The teacher's graph is traced, and copied from then on: to write it otherwise takes seconds."""
+    monkeypatch.setattr(onnx_export, "_export", onnx_export._trace)
     write, kept = runtimes._write, graphs / "teacher.onnx"
 
     def copied(teacher: nn.Module, graph: Path, store: Store) -> None:
@@ -92,6 +106,7 @@ def test_a_converted_teacher_gives_the_vectors_of_pytorch_and_resumes_bit_for_bi
     assert {path.name: path.read_bytes() for path in folder.glob("part-*")} == whole
 
 
+@pytest.mark.usefixtures("written_once")
 def test_bfloat16_is_compared_with_what_pytorch_gives_in_it(workspace: Workspace, store: Store) -> None:
     if resolve_compute() != "bfloat16":
         pytest.skip("no bfloat16 on this machine")

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mlflow_process import wait_for
 from rows import each_row
 
 from stillhouse.core.errors import BadInput
@@ -27,6 +28,8 @@ Open = Callable[[], MLflowTracker]
 
 @pytest.fixture
 def root(tmp_path: Path, database: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("stillhouse.tracking.mlflow_tracker._BACKOFF_S", (0.05,))
+    monkeypatch.setattr("stillhouse.tracking.mlflow_server._SETTLE_S", 0.05)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     shutil.copy(database, tmp_path / "mlflow.db")
     return tmp_path
@@ -125,8 +128,18 @@ def test_a_journal_sent_twice_changes_nothing(root: Path, opened: Open) -> None:
 
 
 def test_a_damaged_database_is_made_anew_and_every_run_is_sent_again(
-    root: Path, opened: Open, capsys: pytest.CaptureFixture[str]
+    root: Path,
+    opened: Open,
+    database: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def prepare(uri: str, **_: Any) -> None:
+        """Make the database as `database` was made, in no time."""
+        if not (root / "mlflow.db").exists():
+            shutil.copy(database, root / "mlflow.db")
+
+    monkeypatch.setattr("stillhouse.tracking.mlflow_server.prepare", prepare)
     tracker = opened()
     record_all(tracker, range(10))
     assert tracker.close(300) == ""
@@ -344,10 +357,11 @@ def test_what_a_closed_tracker_still_sends_is_not_sent_by_the_next_one_too(
     monkeypatch.setattr(MlflowClient, "create_run", create_slowly)
     first = opened()
     record_all(first, range(3))
-    assert "has not accepted 4 entries" in first.close(1), "it is slow"
+    wait_for(lambda: asked, "the first run has been made")
+    assert "has not accepted 4 entries" in first.close(0.1), "it is slow"
     second = opened()
     second.metrics(STAGE, [Row(3, 1e9 + 3, {"loss": 0.0})])
-    time.sleep(1)
+    time.sleep(0.3)
     answered.set()
     assert second.close(300) == ""
     assert len(asked) == 3, "each run is made once"
@@ -397,11 +411,11 @@ def test_a_version_is_waited_for_while_a_server_fails_for_a_moment(
 def test_a_server_that_has_failed_for_long_delays_no_end(
     root: Path, opened: Open, monkeypatch: pytest.MonkeyPatch, tiny_model: Path
 ) -> None:
-    monkeypatch.setattr("stillhouse.tracking.mlflow_tracker._PATIENCE_S", 1.0)
+    monkeypatch.setattr("stillhouse.tracking.mlflow_tracker._PATIENCE_S", 0.2)
     Failing(monkeypatch, "create_run", times=1000)
     tracker = opened()
     tracker.run(SWEEP, "sweep")
-    time.sleep(2)
+    wait_for(lambda: tracker._outage and tracker._outage.hopeless, "it has failed for long")
     started = time.monotonic()
     assert tracker.register(SWEEP, tiny_model, "student") is None
     assert "has not accepted 2 entries yet (TimeoutError: no answer)" in tracker.close()
@@ -411,12 +425,14 @@ def test_a_server_that_has_failed_for_long_delays_no_end(
 def test_a_closed_tracker_asks_no_more_once_its_time_is_over(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("stillhouse.tracking.mlflow_tracker._BACKOFF_S", (0.05, 1.0))
     made = Failing(monkeypatch, "create_run", times=1000)
     tracker = opened()
     tracker.run(SWEEP, "sweep")
-    assert "no answer" in tracker.close(2)
+    wait_for(lambda: made.calls > 1, "it has been asked again")
+    assert "no answer" in tracker.close(0.5)
     asked = made.calls
-    time.sleep(3)
+    time.sleep(1)
     assert 1 < asked == made.calls
 
 
@@ -447,10 +463,11 @@ def test_a_page_that_answers_400_is_an_outage_and_no_refusal(root: Path) -> None
             """Nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         tracker = MLflowTracker(f"http://127.0.0.1:{server.server_port}", "tests", root / "sweep")
         record_all(tracker, range(3))
-        assert "has not accepted 4 entries yet" in tracker.close(1)
+        wait_for(lambda: tracker._outage, "the page was read")
+        assert "has not accepted 4 entries yet" in tracker.close(0.1)
         server.shutdown()
     assert not (root / "sweep" / "refused.jsonl").exists()
     tracker = MLflowTracker(tracking_uri(root), "tests", root / "sweep")
@@ -470,7 +487,8 @@ def test_files_that_cannot_be_sent_hold_back_no_run_and_no_metric(
     Failing(monkeypatch, "log_dict", times=1000)
     tracker = opened()
     record_all(tracker, range(3))
-    assert "has not accepted 3 entries yet (TimeoutError: no answer)" in tracker.close(2)
+    wait_for(lambda: tracker._outage, "only the files are left")
+    assert "has not accepted 3 entries yet (TimeoutError: no answer)" in tracker.close(0.1)
     assert len(history(root, runs(root)["distil"], "loss")) == 3
     assert runs(root)["sweep"].data.tags["mlflow.user"] == str(os.getuid())
 

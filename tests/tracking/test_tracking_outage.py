@@ -1,6 +1,7 @@
-"""A real tracking server that hangs, dies and comes back while metrics keep arriving."""
+"""A real tracking server that is away, hangs, dies and comes back while metrics keep arriving."""
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -58,11 +59,37 @@ def check(uri: str, trials: int) -> None:
             assert run.info.status == "FINISHED"
 
 
-def test_a_server_that_hangs_dies_and_comes_back_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def port(tmp_path: Path, database: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The port of a server, whose database is there; it is asked often, and must answer within a second."""
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
-    port = free_port()
+    monkeypatch.setattr("stillhouse.tracking.mlflow_tracker._BACKOFF_S", (0.2,))
+    shutil.copy(database, tmp_path / "server.db")
+    return free_port()
+
+
+def test_a_server_that_is_away_at_first_and_then_hangs_loses_nothing(tmp_path: Path, port: int) -> None:
+    uri = f"http://127.0.0.1:{port}"
+    driver = Driver(MLflowTracker(uri, "tests", tmp_path / "sweep"))
+    driver.trial(0)
+    driver.trial(1)
+    waits = driver.tracker.close(5)
+    assert "has not accepted" in waits and str(tmp_path) in waits
+    with mlflow_server(tmp_path, port) as group:
+        again = Driver(MLflowTracker(uri, "tests", tmp_path / "sweep"))
+        again.trial(1)
+        wait_for(again.all_sent, "what was recorded before the server started has arrived")
+        os.killpg(group, signal.SIGSTOP)
+        again.trial(2, seconds=1.5)
+        os.killpg(group, signal.SIGCONT)
+        again.trial(3, seconds=0.2)
+        assert again.tracker.close(15) == ""
+        check(uri, trials=4)
+    assert max(driver.slowest_s, again.slowest_s) < 0.1
+
+
+@pytest.mark.long
+def test_a_server_that_hangs_dies_and_comes_back_loses_nothing(tmp_path: Path, port: int) -> None:
     uri = f"http://127.0.0.1:{port}"
     driver = Driver(MLflowTracker(uri, "tests", tmp_path / "sweep"))
     driver.trial(0)

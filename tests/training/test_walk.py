@@ -4,6 +4,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import pickle
 import pkgutil
 import shutil
 import threading
@@ -78,8 +79,9 @@ def sentences(count: int, seed: int) -> list[str]:
 
 @pytest.fixture
 def forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fork processes to save the imports of a fresh one."""
-    monkeypatch.setattr("stillhouse.training.worker.START_METHOD", "fork")
+    """Fork processes to save the imports of a fresh one, and let those left by one that fails end soon."""
+    monkeypatch.setattr(worker, "START_METHOD", "fork")
+    monkeypatch.setattr(worker, "_GRACE_SECONDS", 0.1)
 
 
 @pytest.fixture(scope="session")
@@ -451,14 +453,24 @@ def test_a_store_that_is_gone_does_not_hide_the_first_error(
     assert next(calls, None) is None, "both were called"
 
 
+@pytest.mark.usefixtures("forked")
+@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.long)])
 def test_a_rank_that_has_finished_does_not_die_with_its_interpreter(
-    workspace: Workspace, distil: Callable[..., Stage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start: str,
+    workspace: Workspace,
+    distil: Callable[..., Stage],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Threads of gloo abort a process whose interpreter ends at the wrong moment; here, each is."""
     dying = "import atexit, os, sys\nif '--multiprocessing-fork' in sys.argv: atexit.register(os.abort)\n"
     (tmp_path / "sitecustomize.py").write_text(dying)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(multiprocessing.util, "_exit_function", os.abort)  # A forked process ends with it.
+    monkeypatch.setattr(worker, "START_METHOD", start)
     plan = distil(budget=16 * 2)
+    task = worker.RankTask(plan, workspace, WHERE)
+    assert pickle.loads(pickle.dumps(task)) == task, "a spawned rank is sent it"
     run(plan, workspace, where=Where("cpu", threads=1, workers=2))
     assert workspace.finished(plan)
 

@@ -99,6 +99,7 @@ def export_onnx(
     )
     form, modules = ONNX_INT8 if int8 else ONNX, modules_after_states(student)
     with replacing_folder(Path(folder), earlier=is_onnx_export) as temporary:
+        write_tokenizer(Path(tokenizer_path), temporary, max_length)
         graph = temporary / FOLDER / GRAPHS[form]
         graph.parent.mkdir()
         write_graph(student, graph, states=bool(modules))
@@ -106,7 +107,6 @@ def export_onnx(
             quantise(graph)
         counted = {name: count for name, count in sizes(student).items() if name != "megabytes"}
         _settle_graph(graph, {"form": form, **counted})
-        write_tokenizer(Path(tokenizer_path), temporary, max_length)
         if modules:
             listed = [_Encoder(modules[0]), *modules[1:]]
             write_modules(listed, temporary, Path(tokenizer_path), max_length, prompts=prompts)

@@ -10,6 +10,7 @@ from rows import each_row
 
 from stillhouse.core.console import Progress
 from stillhouse.core.job_clock import Steps
+from stillhouse.search.scheduler import NEARLY_DONE
 from stillhouse.search.schedulers.asha import CONTINUES, RUNGS
 from stillhouse.sweeps.forecast import DELIVERY, Remaining, delivery_left, seconds_of_parts
 from stillhouse.training.estimate import (
@@ -30,7 +31,7 @@ from stillhouse.training.metrics_log import Beat
 
 RECORDED = json.loads((Path(__file__).parent / "recorded_sweep.json").read_text())
 STUDENTS: dict[str, Any] = RECORDED["students"]
-STOPS = Stops(RUNGS, CONTINUES, last=0.9)  # As it was when the sweep was recorded.
+STOPS = Stops(RUNGS, CONTINUES, NEARLY_DONE)
 END = RECORDED["parts"]["delivery"][1]
 METRICS = {"step": {"loss": 1.0}, "evaluation": {"mrr": 0.5}}
 
@@ -56,7 +57,8 @@ def parts_at(name: str, now: float) -> list[Part]:
         ended = own and stage["ended"] is not None and stage["ended"] <= now
         course = course_at(stage, now) if own else Course()
         kind = Kind("student", stage["texts"])
-        found.append(Part(kind, stage["examples"], stage["every"], name.startswith("trial"), course, ended))
+        points = tuple(stage["points"])
+        found.append(Part(kind, stage["examples"], 0, name.startswith("trial"), course, ended, points))
     return found
 
 
@@ -118,7 +120,7 @@ def times(begin: float, end: float) -> Iterator[float]:
 def test_nothing_is_said_before_something_like_it_has_run_here() -> None:
     first = min(student["stages"][0]["began"] for student in STUDENTS.values())
     assert left_at(first) is None
-    assert left_at(first + 20) is not None, "the baseline's steps tell the speed of this machine"
+    assert left_at(first + 20) is not None, "the first steps tell the speed of this machine"
 
 
 @each_row("part", ["search", "refits", "job"])

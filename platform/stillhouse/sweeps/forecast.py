@@ -39,9 +39,9 @@ PARTS = (READING, EMBEDDING, SEARCH, REFITS, DELIVERY)
 """Parts of a sweep, in their order."""
 SECONDS = "seconds.json"
 """File in a sweep's folder with the seconds that each part took."""
-_TESTED_S, _EVALUATIONS = 3.0, 2.0
+_TESTED_S, _EVALUATIONS = 1.5, 1.5
 """Where no sweep was delivered here yet: seconds of a model's test beside those of so many evaluations."""
-_AROUND_S = 28.0
+_AROUND_S = 14.0
 """Likewise of what is around the tests: the teacher on dev, the export, figures and registration."""
 _AFTER = 0.15
 """Share of the delivery that comes after the tests."""

@@ -99,6 +99,17 @@ def unsynced() -> Iterator[None]:
 
 
 @pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Compute on one thread: a forked process does not have the others."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
     """An empty workspace."""
     return Workspace(tmp_path / "runs")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from card_snippets import run_snippets
+from onnx_graphs import trace
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 
@@ -17,7 +18,6 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.reports.model_card import usage
 from stillhouse.students.encoder import StudentEncoder
-from stillhouse.students.export import onnx as onnx_export
 from stillhouse.students.export.asymmetric import QUERY_ONNX, check_sides, export_asymmetric, is_router
 from stillhouse.students.export.folder_modules import ROUTED
 from stillhouse.students.recurrent import RecurrentStudent
@@ -53,8 +53,7 @@ def cosines(first: Any, second: Any) -> Any:
 
 @pytest.fixture
 def traced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trace graphs, in a tenth of the time; those of the other exporter are in test_onnx_stock.py."""
-    monkeypatch.setattr(onnx_export, "_export", onnx_export._trace)
+    trace(monkeypatch)
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 from card_snippets import run_snippets
+from onnx_graphs import trace
 
 from stillhouse.corpora.word_vector_files import write_vocabulary
 from stillhouse.losses.pair_head import Joiner
 from stillhouse.reports.model_card import usage
 from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.encoder import StudentEncoder
-from stillhouse.students.export import onnx as onnx_export
 from stillhouse.students.export.folder_modules import COMPACT, ONNX, ONNX_INT8, STOCK, TOWERS
 from stillhouse.students.export.formats import write_format
 from stillhouse.students.export.tower_folders import export_towers
@@ -32,8 +32,7 @@ MAX_LENGTH = 12
 
 @pytest.fixture(autouse=True)
 def traced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trace graphs, in a tenth of the time; those of the other exporter are in test_onnx_stock.py."""
-    monkeypatch.setattr(onnx_export, "_export", onnx_export._trace)
+    trace(monkeypatch)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from metrics_lines import read_metrics
+from onnx_graphs import trace
 from rows import each_row
 from small_experiment import sentences
 
@@ -30,7 +31,6 @@ from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import mse, pkd
 from stillhouse.students.encoder import StudentEncoder
-from stillhouse.students.export import onnx as onnx_export
 from stillhouse.students.export.onnx import OnnxEncoder, export_onnx
 from stillhouse.students.export.sentence_transformers import check_parity, export_student
 from stillhouse.students.head import head_of, load_pooler, own_head, published_length, with_head
@@ -581,7 +581,7 @@ def test_onnx_exports_have_the_same_head(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if int8:  # Traced in a tenth of the time; test_formats.py quantises what is exported.
-        monkeypatch.setattr(onnx_export, "_export", onnx_export._trace)
+        trace(monkeypatch)
     folder = make_teacher(kind, "raw" if pooling == "pooler" else pooling, normalize)
     student = student_of(folder, TransformerChoice(keep=1, pooling=pooling))
     expected = StudentEncoder(student, student.tokenizer.path, 40).encode(TEXTS)

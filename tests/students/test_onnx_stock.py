@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx_graphs import trace, write_once
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray
 from stillhouse.students.encoder import StudentEncoder
-from stillhouse.students.export import onnx as onnx_export
 from stillhouse.students.export.folder_modules import ONNX, ONNX_INT8
 from stillhouse.students.export.formats import write_format
 from stillhouse.students.export.onnx import OnnxEncoder, check_onnx, graph_of
@@ -61,7 +61,7 @@ def write(kind: str, form: str, make_model: MakeModel, folder: Path) -> StudentE
     encoder = StudentEncoder(student, student.tokenizer.path, 12)
     with pytest.MonkeyPatch.context() as patch:
         if form == ONNX_INT8:  # Traced in a tenth of the time; test_formats.py quantises what is exported.
-            patch.setattr(onnx_export, "_export", onnx_export._trace)
+            trace(patch)
         write_format(form, encoder, folder, TEXTS)
     return encoder
 
@@ -139,15 +139,8 @@ def test_clients_that_read_the_files_alone_give_the_students_vectors(
     """Of texts that are cut on the right or on the left, by a graph that is written once and then copied."""
     from sentence_transformers import SentenceTransformer
 
-    write, kept = onnx_export.write_graph, tmp_path / "model.onnx"
-
-    def copied(student: Any, file: Path, **settings: Any) -> None:
-        if not kept.exists():
-            write(student, kept, **settings)
-        shutil.copyfile(kept, file)
-
-    monkeypatch.setattr(onnx_export, "write_graph", copied)
-    monkeypatch.setattr(onnx_export, "_export", onnx_export._trace)  # Takes a tenth of the time.
+    write_once(monkeypatch, tmp_path / "model.onnx")
+    trace(monkeypatch)
     texts = [*TEXTS, f"the river {'of a model ' * 66} at the end, 9"]
     assert len(texts[-1].split()) > 200
     for side in ("right", "left"):

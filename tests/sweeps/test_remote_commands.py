@@ -3,12 +3,11 @@
 import json
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from patience import STUCK_S
 from s3_server import CREDENTIALS, needs_moto, new_bucket
 from safetensors.torch import load_file
@@ -34,15 +33,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
         return str(new_bucket())
     (tmp_path / "mounted").mkdir()
     return str(tmp_path / "mounted")
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """Let a forked process do without the threads that it does not have."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def train_slowly(command: list[str]) -> None:

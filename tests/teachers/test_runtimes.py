@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from onnx_graphs import trace
 from small_world import write_encoder
 from torch import Tensor, nn
 
@@ -17,7 +18,6 @@ from stillhouse.core.model_folder import ModelFolder
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.core.types import FloatArray, Tokens
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.students.export import onnx as onnx_export
 from stillhouse.students.export.onnx import OUTPUT, graph_inputs, open_session
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers import choosing, runtimes
@@ -68,7 +68,7 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def written_once(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The teacher's graph is traced, and copied from then on: to write it otherwise takes seconds."""
-    monkeypatch.setattr(onnx_export, "_export", onnx_export._trace)
+    trace(monkeypatch)
     write, kept = runtimes._write, graphs / "teacher.onnx"
 
     def copied(teacher: nn.Module, graph: Path, store: Store) -> None:

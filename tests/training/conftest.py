@@ -1,18 +1,7 @@
-"""Fixtures: one thread, and the student itself as the encoder, so that no tokenizer is needed."""
-
-from collections.abc import Iterator
+"""A fixture: the student itself as the encoder, so that no tokenizer is needed."""
 
 import pytest
-import torch
 from torch import nn
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

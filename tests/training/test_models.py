@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx_graphs import trace, write_once
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.students.encoder import StudentEncoder
-from stillhouse.students.export import onnx as onnx_export
 from stillhouse.students.export.formats import FORMATS, write_format
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.static import StaticStudent
@@ -33,22 +33,10 @@ def exports(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple
     student = RecurrentStudent(base, unit=1, repeats=2, pooling="max", normalize=False)
     encoder = StudentEncoder(student, student.tokenizer.path, MAX_LENGTH)
     with pytest.MonkeyPatch.context() as patch:
-        write_once(patch, folder)
+        write_once(patch, folder / "kept.onnx")
         for form in FORMATS:
             write_format(form, encoder, folder / form, TEXTS)
     return encoder, folder
-
-
-def write_once(patch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Write one graph, which takes long, and copy it from then on: eight bits are made of the same one."""
-    write, kept = onnx_export.write_graph, folder / "kept.onnx"
-
-    def copied(student: Any, file: Path, **settings: Any) -> None:
-        if not kept.exists():
-            write(student, kept, **settings)
-        shutil.copyfile(kept, file)
-
-    patch.setattr(onnx_export, "write_graph", copied)
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -136,7 +124,7 @@ def test_a_graph_of_another_kind_is_refused(
 def test_a_static_student_opens_as_a_graph(
     tiny_model: Path, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(onnx_export, "_export", onnx_export._trace)  # The other exporter takes longer.
+    trace(monkeypatch)
     student = StaticStudent(Model("tiny", path=str(tiny_model)), dim=8)
     encoder = StudentEncoder(student, student.tokenizer.path, MAX_LENGTH)
     for form in (STOCK, ONNX, INT8):

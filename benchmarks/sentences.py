@@ -6,7 +6,7 @@ from harness import ROOT
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.corpora.pydocs.pydocs_corpus import pydocs
-from stillhouse.corpora.reading.sentences import dedup_key
+from stillhouse.corpora.reading.cleaning import dedup_key
 from stillhouse.corpora.tables import open_texts
 from stillhouse.values.data import TextTable
 

@@ -35,8 +35,8 @@ from stillhouse.methods import load_method, with_defaults
 from stillhouse.search.options import SweepOptions
 from stillhouse.sweeps import sweep as sweep_module
 from stillhouse.sweeps.begun import search_of, write_experiment
-from stillhouse.sweeps.planning import plan as plan_module
-from stillhouse.sweeps.planning.plan import Request
+from stillhouse.sweeps.planning import command_plan as plan_module
+from stillhouse.sweeps.planning.command_plan import Request
 from stillhouse.training.metrics_log import MetricsLog
 
 ROOT = Path(__file__).resolve().parents[1]

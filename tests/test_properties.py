@@ -28,9 +28,9 @@ from stillhouse.core.artifacts import Workspace, read_manifest, write_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical, fingerprint
 from stillhouse.core.notes import read_note, write_note
+from stillhouse.corpora.reading.cleaning import clean, dedup_key
 from stillhouse.corpora.reading.corpus import ReadOptions, read_texts
 from stillhouse.corpora.reading.rows import Rejected
-from stillhouse.corpora.reading.sentences import clean, dedup_key
 from stillhouse.corpora.tables import open_rows, open_texts, write_rows, write_texts
 from stillhouse.evaluation.metrics import average_precision, judge, ndcg, recall, reciprocal_rank, spearman
 from stillhouse.evaluation.search.exact import search

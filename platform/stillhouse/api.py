@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from stillhouse.preflight.finding import Finding
     from stillhouse.search.options import SweepOptions
     from stillhouse.sweeps.runs import Training
-    from stillhouse.sweeps.verify import Checked
+    from stillhouse.sweeps.workspace_check import Checked
 
 
 class FromFile(Resources, total=False):
@@ -263,7 +263,7 @@ def plan(
     Raises:
         BadInput: If an input cannot be used; the message says why and what to do.
     """
-    from stillhouse.sweeps.planning.plan import Request, plan_sweep, plan_training
+    from stillhouse.sweeps.planning.command_plan import Request, plan_sweep, plan_training
 
     need, actors = need_of(others), others.get("actors", 0)
     if trials:
@@ -411,7 +411,7 @@ def export(
         BadInput: The stage is not finished, its student has no such form, or the students of the soup cannot
             be averaged.
     """
-    from stillhouse.sweeps.export import check_form, exported
+    from stillhouse.sweeps.stage_export import check_form, exported
     from stillhouse.training.models import stage_of
 
     check_form(form)
@@ -432,7 +432,7 @@ def verify(root: Path | str | None = None) -> "list[Checked]":
     Raises:
         BadInput: There is no such workspace.
     """
-    from stillhouse.sweeps.verify import verify as verified
+    from stillhouse.sweeps.workspace_check import verify as verified
 
     return verified(root_folder(root))
 

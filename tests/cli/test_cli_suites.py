@@ -12,7 +12,7 @@ from scipy import stats
 from small_experiment import write_fever
 
 from stillhouse.cli.main import main
-from stillhouse.evaluation.cost import measure_speed
+from stillhouse.evaluation.serving_cost import measure_speed
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.formats import write_format
 from stillhouse.students.sizes import sizes
@@ -324,7 +324,7 @@ def test_nan_vectors_yield_no_figures(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = (data / "sts/senteval/STSBenchmark/sts-dev.csv").read_text().split("\n")[0].split("\t")
-    monkeypatch.setattr("stillhouse.cli.suites.find_model", Broken(row[5]).found)
+    monkeypatch.setattr("stillhouse.cli.published_suites.find_model", Broken(row[5]).found)
     flags = ["--suite", "sts", "--data-root", str(data), "--root", str(tmp_path / "runs")]
     assert main(["evaluate", "broken", *flags]) == 2
     report = capsys.readouterr().err
@@ -334,7 +334,7 @@ def test_nan_vectors_yield_no_figures(
 def test_an_undefined_figure_is_null_and_reported(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stillhouse.cli.suites.find_model", Broken().found)
+    monkeypatch.setattr("stillhouse.cli.published_suites.find_model", Broken().found)
     assert measured(Path("zeros"), data, tmp_path, "--suite", "sts")["sts"]["STS-B"] == {"all": None}
     assert "NaN" not in (tmp_path / "report.json").read_text()
     assert "null in --json: all of STS-B, all of Avg of 1" in capsys.readouterr().err

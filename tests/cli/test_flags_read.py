@@ -78,17 +78,25 @@ def without_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr(f"stillhouse.{place}.session_of", no_session)
     works = (
         *("sweeps.sweep.sweep", "sweeps.curve.train_at", "preflight.examination.examine"),
-        *("sweeps.planning.plan.plan_sweep", "sweeps.planning.plan.plan_training"),
+        *("sweeps.planning.command_plan.plan_sweep", "sweeps.planning.command_plan.plan_training"),
         *("experiments.preparation.prepare", "experiments.mined_pairs.mine", "reports.comparison.compare"),
-        *("cli.experiment_figures.measure_models", "cli.suites.record_test_use", "cli.suites._show"),
-        *("cli.dashboard.dashboard_server", "sweeps.export.export_stage", "sweeps.verify.verify"),
+        *(
+            "cli.experiment_figures.measure_models",
+            "cli.published_suites.record_test_use",
+            "cli.published_suites._show",
+        ),
+        *(
+            "cli.dashboard.dashboard_server",
+            "sweeps.stage_export.export_stage",
+            "sweeps.workspace_check.verify",
+        ),
     )
     for work in works:  # All before one is replaced: others would import what ends, and keep it.
         importlib.import_module(f"stillhouse.{work.rpartition('.')[0]}")
     for work in works:
         monkeypatch.setattr(f"stillhouse.{work}", end)
     monkeypatch.setattr("stillhouse.training.models.stage_of", lambda name, workspace: tmp_path)
-    monkeypatch.setattr("stillhouse.sweeps.export.formats_of", lambda stage: {})
+    monkeypatch.setattr("stillhouse.sweeps.stage_export.formats_of", lambda stage: {})
     monkeypatch.setattr("stillhouse.experiments.mined_pairs.check_mine", lambda *_: None)
 
 

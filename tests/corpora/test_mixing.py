@@ -11,8 +11,8 @@ from stillhouse.core.errors import BadInput
 from stillhouse.corpora import mixing
 from stillhouse.corpora.barrier import Barrier
 from stillhouse.corpora.mixing import Mixed, MixSource, joined, mix_texts
+from stillhouse.corpora.reading.cleaning import cut, passages
 from stillhouse.corpora.reading.corpus import ReadOptions, read_texts
-from stillhouse.corpora.reading.sentences import cut, passages
 from stillhouse.corpora.row_shares import apportion
 from stillhouse.corpora.tables import open_texts, write_texts
 from stillhouse.values.data import TextTable

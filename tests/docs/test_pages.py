@@ -18,7 +18,7 @@ from stillhouse import __version__
 from stillhouse.cli.main import parser
 from stillhouse.experiments.fields import experiment_of, fields
 from stillhouse.methods import known_methods, load_method
-from stillhouse.reports.presets import presets_page
+from stillhouse.reports.preset_table import presets_page
 from stillhouse.search.experiment_file import load_base
 from stillhouse.sweeps.checks import check_plans, search_space
 

@@ -10,10 +10,10 @@ from sklearn.metrics import f1_score
 
 from stillhouse.core.types import FloatArray
 from stillhouse.corpora.published.glue import Row
-from stillhouse.evaluation import glue
-from stillhouse.evaluation.glue import FIT_ROWS, glue_set, measure_glue, measure_head
+from stillhouse.evaluation import glue_probes
+from stillhouse.evaluation.glue_probes import FIT_ROWS, glue_set, measure_glue, measure_head
 from stillhouse.evaluation.items import Items
-from stillhouse.evaluation.transfer import SPLIT_C, stratified_folds
+from stillhouse.evaluation.senteval import SPLIT_C, stratified_folds
 
 DRAW = np.random.default_rng(0)
 LETTERS = "abcde"
@@ -101,7 +101,7 @@ def test_rows_in_both_splits_are_only_scored(monkeypatch: pytest.MonkeyPatch) ->
     data, notes = glue_set("mnli", [*dev, Row("e", "f", 2), Row("a", "c", 0)], dev)
     assert data.fit == [Row("e", "f", 2), Row("a", "c", 0)]
     assert notes == ["2 rows of train that are also measured were left out"]
-    monkeypatch.setattr(glue, "FIT_ROWS", 30)
+    monkeypatch.setattr(glue_probes, "FIT_ROWS", 30)
     data, notes = glue_set("sst2", [Row(str(at), None, at % 2) for at in range(90)], [Row("x", None, 0)])
     assert len(data.fit) == 30 and sum(row.label for row in data.fit) == 15
     assert notes == ["fitted on 30 of 90 rows of train, classes in proportion"] and FIT_ROWS > 30

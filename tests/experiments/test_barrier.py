@@ -12,7 +12,7 @@ from small_experiment import sentences
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.barrier import Barrier, is_telling
-from stillhouse.corpora.reading.sentences import dedup_key, split_sentences
+from stillhouse.corpora.reading.cleaning import dedup_key, split_sentences
 from stillhouse.corpora.tables import open_rows, open_texts, write_texts
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed

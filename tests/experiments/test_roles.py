@@ -34,8 +34,8 @@ from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import mse, pkd
 from stillhouse.students.head import require_model
-from stillhouse.sweeps.export import export_stage
 from stillhouse.sweeps.measuring import source_of
+from stillhouse.sweeps.stage_export import export_stage
 from stillhouse.teachers.kinds.model import TeacherEncoder
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store

@@ -34,7 +34,7 @@ from stillhouse.search.searcher import StudySearcher
 from stillhouse.search.trial import Context, follow
 from stillhouse.sweeps.checks import check_plans, search_space
 from stillhouse.sweeps.contenders import figures_of, teacher, teacher_of
-from stillhouse.sweeps.export import export_stage
+from stillhouse.sweeps.stage_export import export_stage
 from stillhouse.teachers.choice import TeacherChoice
 from stillhouse.teachers.store import open_store, open_vectors
 from stillhouse.teachers.store_admin import collectable

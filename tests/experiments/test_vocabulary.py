@@ -9,7 +9,7 @@ from stillhouse.core.remotes import Remote
 from stillhouse.corpora.tables import write_texts
 from stillhouse.experiments.kinds.word_vectors import COUNT
 from stillhouse.experiments.vocabulary import WordTable, word_vectors
-from stillhouse.sweeps.verify import verify
+from stillhouse.sweeps.workspace_check import verify
 from stillhouse.values.data import TextTable
 
 TEXTS = ["the cat sat", "the moon rose over the river", "a cat and the moon"]

@@ -80,8 +80,8 @@ MUTANTS: list[Mutant] = [
         ('evaluator.split != "dev":', 'evaluator.split == "dev":', "dev and test swapped"),
     ),
     *mistakes(
-        "evaluation/transfer.py",
-        "evaluation/test_transfer.py",
+        "evaluation/senteval.py",
+        "evaluation/test_senteval.py",
         (
             "predict_logistic(x_ND[outside], classifier) == labels_N[outside]",
             "predict_logistic(x_ND[inside], classifier) == labels_N[inside]",

@@ -25,7 +25,7 @@ from stillhouse.reports.comparison_tables import as_csv, as_markdown
 from stillhouse.reports.importances import Importance, Importances
 from stillhouse.reports.model_card import model_card
 from stillhouse.reports.plots import write_figures
-from stillhouse.reports.presets import presets_page
+from stillhouse.reports.preset_table import presets_page
 from stillhouse.reports.reuse import Reuse, reuse_table_markdown
 from stillhouse.reports.sweep_tables import comparison_table_markdown, sweep_description, trial_table_markdown
 from stillhouse.sweeps.findings import Findings

@@ -23,7 +23,7 @@ from stillhouse.students.export.folder_modules import ROUTED
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.static import StaticStudent
 from stillhouse.students.transformer import TransformerStudent
-from stillhouse.sweeps.export import describe_export
+from stillhouse.sweeps.stage_export import describe_export
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.weights import resolve_model

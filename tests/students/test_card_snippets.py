@@ -22,7 +22,7 @@ from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.static import StaticStudent
 from stillhouse.students.towers import SimpleCNN
 from stillhouse.students.transformer import TransformerStudent
-from stillhouse.sweeps.export import describe_export
+from stillhouse.sweeps.stage_export import describe_export
 from stillhouse.values.data import Model
 
 MakeModel = Callable[[str], Model]

@@ -35,8 +35,8 @@ from stillhouse.students.export.onnx import OnnxEncoder, export_onnx
 from stillhouse.students.export.sentence_transformers import check_parity, export_student
 from stillhouse.students.head import head_of, load_pooler, own_head, published_length, with_head
 from stillhouse.students.transformer import TransformerStudent
-from stillhouse.sweeps.documents_by import other_model
-from stillhouse.sweeps.export import export_stage
+from stillhouse.sweeps.document_teacher import other_model
+from stillhouse.sweeps.stage_export import export_stage
 from stillhouse.teachers.choice import TeacherChoice
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.loading import load_sentence_transformer

@@ -20,7 +20,7 @@ from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.methods import hyper_parameters, known_methods, load_method
 from stillhouse.search.trial import Context
 from stillhouse.students.static import StaticStudent
-from stillhouse.sweeps.export import export_stage
+from stillhouse.sweeps.stage_export import export_stage
 from stillhouse.teachers.store import open_vectors
 from stillhouse.training.models import encoder_in
 from stillhouse.training.progress import Stopped

@@ -23,11 +23,11 @@ from stillhouse.preflight.disk_and_memory import vector_bytes
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.space import Categorical, Space
 from stillhouse.sweeps.forecast import PARTS, REFITS, SEARCH
+from stillhouse.sweeps.planning import command_plan as planning
 from stillhouse.sweeps.planning import counting
-from stillhouse.sweeps.planning import plan as planning
 from stillhouse.sweeps.planning.bench import Bench
 from stillhouse.sweeps.planning.bench import _training as training_of
-from stillhouse.sweeps.planning.plan import Plan, Request, plan_embedding, plan_sweep, plan_training
+from stillhouse.sweeps.planning.command_plan import Plan, Request, plan_embedding, plan_sweep, plan_training
 from stillhouse.sweeps.runs import Training
 from stillhouse.training.estimate import Pace
 from stillhouse.values.stage import Stage

@@ -17,7 +17,7 @@ from stillhouse.cluster import resources
 from stillhouse.cluster.resources import Need, has_room_here, largest_share
 from stillhouse.core.artifacts import Workspace, read_json, read_manifest
 from stillhouse.core.errors import BadInput
-from stillhouse.evaluation.cost import cost
+from stillhouse.evaluation.serving_cost import cost
 from stillhouse.experiments.budget import Budget, Refit
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed

@@ -30,7 +30,7 @@ from stillhouse.methods import check_needs, hyper_parameters, load_method, reran
 from stillhouse.search.trial import Context
 from stillhouse.sweeps.checks import check_plans
 from stillhouse.sweeps.contenders import Candidate, Contenders
-from stillhouse.sweeps.export import export_stage
+from stillhouse.sweeps.stage_export import export_stage
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training import pair_scores
 from stillhouse.training.models import encoder_in

@@ -27,7 +27,7 @@ from stillhouse.search.trial import Context
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.sizes import sizes
 from stillhouse.sweeps.baseline import Tried
-from stillhouse.sweeps.export import export_stage
+from stillhouse.sweeps.stage_export import export_stage
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training import pair_scores
 from stillhouse.training.models import encoder_in

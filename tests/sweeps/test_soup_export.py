@@ -16,7 +16,7 @@ from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.search.trial import Context, follow
-from stillhouse.sweeps.export import export_stage
+from stillhouse.sweeps.stage_export import export_stage
 from stillhouse.training.averaged import averaged
 from stillhouse.training.models import encoder_in, open_model
 

@@ -21,10 +21,10 @@ from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import load_method
 from stillhouse.reports.model_card import Card, Deployed, model_card
 from stillhouse.search.trial import Context, follow
-from stillhouse.sweeps import export as export_module
-from stillhouse.sweeps.export import card_of_best, export_stage, exported
+from stillhouse.sweeps import stage_export as export_module
 from stillhouse.sweeps.export_check import compared_texts
 from stillhouse.sweeps.results import Exported
+from stillhouse.sweeps.stage_export import card_of_best, export_stage, exported
 from stillhouse.training.models import encoder_in, find_model
 
 VALUES = {"distil_batch_size": 16, "finetune_batch_size": 16, "projection": 8}

@@ -13,8 +13,8 @@ import optuna
 import pytest
 
 from stillhouse.core.artifacts import Workspace, read_json, read_manifest
-from stillhouse.evaluation.cost import cost
 from stillhouse.evaluation.items import Items, Part, as_data
+from stillhouse.evaluation.serving_cost import cost
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.search.observer import Observer, open_tracker
 from stillhouse.search.records import TrialRecord

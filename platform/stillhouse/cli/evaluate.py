@@ -83,7 +83,7 @@ def run(options: Namespace) -> int:
     """Run the command."""
     from stillhouse.cli.against import check_against
     from stillhouse.cli.experiment_figures import evaluate_experiment
-    from stillhouse.cli.suites import evaluate_suites
+    from stillhouse.cli.published_suites import evaluate_suites
 
     options.local = True
     check_against(options)

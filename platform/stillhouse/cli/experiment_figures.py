@@ -6,8 +6,8 @@ from typing import Any
 from stillhouse.cli.against import compare_suites, models_of, results_against
 from stillhouse.cli.documents_by import report_of, show_beside
 from stillhouse.cli.parsed_values import embedding_of, experiment_from
+from stillhouse.cli.published_suites import refuse_suite_flags
 from stillhouse.cli.run import on_ray, write_results
-from stillhouse.cli.suites import refuse_suite_flags
 from stillhouse.core.console import say, show
 from stillhouse.core.errors import BadInput
 from stillhouse.sweeps.begun import teacher_in_sweep

@@ -51,8 +51,8 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 def run(options: Namespace) -> int:
     """Run the command."""
     from stillhouse.corpora.score_files import SCORE_FORMS
-    from stillhouse.sweeps.export import check_form, exported, formats_of
     from stillhouse.sweeps.score_export import export_scores, why_no_scores
+    from stillhouse.sweeps.stage_export import check_form, exported, formats_of
     from stillhouse.training.models import stage_of
 
     check_form(options.format, (*SCORE_FORMS, "list"))

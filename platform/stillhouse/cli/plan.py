@@ -24,7 +24,7 @@ from stillhouse.search.keywords import Place
 from stillhouse.sweeps.session import device_of, need_of, session_of
 
 if TYPE_CHECKING:
-    from stillhouse.sweeps.planning.plan import Plan, Request
+    from stillhouse.sweeps.planning.command_plan import Plan, Request
 
 SWEEP, TRAIN, EMBED = "sweep", "train", "embed"
 
@@ -99,7 +99,7 @@ def _checked(options: Namespace) -> str:
 
 def _request(options: Namespace) -> "Request":
     """Return the place and the options that the plan is made for."""
-    from stillhouse.sweeps.planning.plan import Request
+    from stillhouse.sweeps.planning.command_plan import Request
 
     return Request(
         nodes=options.nodes,
@@ -118,7 +118,7 @@ def _session(options: Namespace) -> AbstractContextManager[tuple[Workspace, str]
 
 
 def _sweep(options: Namespace, request: "Request") -> "Plan":
-    from stillhouse.sweeps.planning.plan import plan_sweep
+    from stillhouse.sweeps.planning.command_plan import plan_sweep
     from stillhouse.sweeps.sweep import check_same_sweep
 
     chosen = chosen_sweep(options).on(request.device)
@@ -129,7 +129,7 @@ def _sweep(options: Namespace, request: "Request") -> "Plan":
 
 def _training(options: Namespace, request: "Request") -> "Plan":
     from stillhouse.cli.method_values import trainings_of
-    from stillhouse.sweeps.planning.plan import plan_training
+    from stillhouse.sweeps.planning.command_plan import plan_training
 
     trainings = {training.name: training for training in trainings_of(options)}
     training = trainings[_only(list(trainings))]
@@ -139,7 +139,7 @@ def _training(options: Namespace, request: "Request") -> "Plan":
 
 
 def _embedding(options: Namespace, request: "Request") -> "Plan":
-    from stillhouse.sweeps.planning.plan import plan_embedding
+    from stillhouse.sweeps.planning.command_plan import plan_embedding
 
     experiments = experiments_of(options)
     experiment = experiments[_only(list(experiments))]

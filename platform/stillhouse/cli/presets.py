@@ -29,7 +29,7 @@ def run(options: Namespace) -> int:
     from stillhouse.methods import known_methods, load_method, preset_rows
     from stillhouse.methods import presets as presets_of
     from stillhouse.reports.layout import table_lines
-    from stillhouse.reports.presets import presets_page, presets_table
+    from stillhouse.reports.preset_table import presets_page, presets_table
 
     require(
         options.method is not None or options.markdown,

@@ -10,7 +10,7 @@ from stillhouse.cli.run import write_results
 from stillhouse.core.console import show
 
 if TYPE_CHECKING:
-    from stillhouse.sweeps.verify import Checked
+    from stillhouse.sweeps.workspace_check import Checked
 
 
 def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
@@ -31,7 +31,7 @@ def run(options: Namespace) -> int:
     Returns:
         1 if something is damaged, else 0.
     """
-    from stillhouse.sweeps.verify import KINDS, verify
+    from stillhouse.sweeps.workspace_check import KINDS, verify
 
     root = root_of(options)
     found = verify(root)

@@ -19,9 +19,9 @@ from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.read_once import note_path, read_once
+from stillhouse.corpora.reading.cleaning import clean, dedup_key, split_sentences
 from stillhouse.corpora.reading.languages import recognised
 from stillhouse.corpora.reading.rows import Rejected
-from stillhouse.corpora.reading.sentences import clean, dedup_key, split_sentences
 from stillhouse.corpora.tables import open_examples, open_texts, restrict, write_rows, write_texts
 from stillhouse.values.data import AllRows, Examples, TextTable
 

@@ -16,11 +16,11 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.barrier import Barrier
 from stillhouse.corpora.read_once import note_path, read_once
+from stillhouse.corpora.reading.cleaning import dedup_key
 from stillhouse.corpora.reading.corpus import Check, ReadOptions, read_texts
 from stillhouse.corpora.reading.languages import recognised
 from stillhouse.corpora.reading.row_limit import Taking
 from stillhouse.corpora.reading.rows import Rejected
-from stillhouse.corpora.reading.sentences import dedup_key
 from stillhouse.corpora.reading.sources import CORPUS, Reading, corpus_label, hub_name, list_files
 from stillhouse.corpora.row_shares import apportion
 from stillhouse.corpora.seen_keys import SeenKeys

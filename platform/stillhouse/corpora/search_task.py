@@ -28,7 +28,7 @@ from stillhouse.corpora.published.judged import (
     read_judged,
 )
 from stillhouse.corpora.read_once import note_path, read_once
-from stillhouse.corpora.reading.sentences import clean, dedup_key
+from stillhouse.corpora.reading.cleaning import clean, dedup_key
 from stillhouse.corpora.tables import Judgements, open_texts, write_collection, write_texts
 from stillhouse.values.data import Collection, TextTable
 

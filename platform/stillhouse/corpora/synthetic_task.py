@@ -16,9 +16,9 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.read_once import note_path, read_once
+from stillhouse.corpora.reading.cleaning import clean, dedup_key, split_sentences, word_count
 from stillhouse.corpora.reading.corpus import ReadOptions
 from stillhouse.corpora.reading.ingest import ingest
-from stillhouse.corpora.reading.sentences import clean, dedup_key, split_sentences, word_count
 from stillhouse.corpora.search_task import SearchTask
 from stillhouse.corpora.tables import Texts, open_texts, write_collection, write_texts
 from stillhouse.values.data import Collection, TextTable

@@ -35,8 +35,8 @@ from stillhouse.core.artifacts import (
 from stillhouse.core.errors import BadInput, Hindered, blocked, require
 from stillhouse.core.integrity import FILES, intact
 from stillhouse.core.types import IntArray, ValueArray
+from stillhouse.corpora.reading.cleaning import dedup_key
 from stillhouse.corpora.reading.rows import Rejected, is_unicode, remedies
-from stillhouse.corpora.reading.sentences import dedup_key
 from stillhouse.corpora.row_shares import sample_rows
 from stillhouse.corpora.seen_keys import SeenKeys
 from stillhouse.values.data import AllRows, Collection, Examples, FewerNegatives, Given, Sampled, TextTable

@@ -16,7 +16,6 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.core.roles import ASYMMETRIC, DOCUMENT, QUERY
 from stillhouse.core.types import Encoder, FloatArray, IntArray, encode_as
 from stillhouse.corpora.tables import Texts, open_judgements, open_texts
-from stillhouse.evaluation.geometry import alignment, uniformity
 from stillhouse.evaluation.items import FiguresAndItems, means
 from stillhouse.evaluation.metrics import Values, trec_values, without
 from stillhouse.evaluation.search.exact import TILE, Ranking, merge, search_stream, shards
@@ -29,6 +28,7 @@ from stillhouse.evaluation.search.indexes import (
     recall_of_exact,
     search_passages,
 )
+from stillhouse.evaluation.vector_geometry import alignment, uniformity
 from stillhouse.teachers.store import open_vectors
 from stillhouse.values.data import Collection, TableStore
 

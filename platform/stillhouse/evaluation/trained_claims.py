@@ -8,7 +8,7 @@ from typing import Any
 from stillhouse.core.artifacts import MANIFEST, Workspace, read_json, read_manifest
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.notes import STAGE_NOTE, STAGES, room_of
-from stillhouse.corpora.reading.sentences import clean, dedup_key
+from stillhouse.corpora.reading.cleaning import clean, dedup_key
 from stillhouse.corpora.tables import open_rows, open_texts
 from stillhouse.evaluation.claim_ranking import ClaimRanking
 from stillhouse.values.data import Examples, Given, TextTable

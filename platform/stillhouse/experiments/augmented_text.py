@@ -11,7 +11,7 @@ from stillhouse.core.console import Progress, say
 from stillhouse.core.devices import usable_device
 from stillhouse.corpora.barrier import Barrier
 from stillhouse.corpora.read_once import note_path, read_once
-from stillhouse.corpora.reading.sentences import clean, dedup_key
+from stillhouse.corpora.reading.cleaning import clean, dedup_key
 from stillhouse.corpora.tables import open_texts, write_texts
 from stillhouse.corpora.text_variation import with_synonyms
 from stillhouse.corpora.wordnet import read_wordnet, wordnet_files

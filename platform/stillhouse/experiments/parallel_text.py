@@ -22,7 +22,7 @@ from stillhouse.evaluation.crosslingual_sts import (
     crosslingual_sets,
     resolve_crosslingual_sts,
 )
-from stillhouse.evaluation.translation import Translations
+from stillhouse.evaluation.translation_accuracy import Translations
 from stillhouse.experiments.data_kind import Measure
 from stillhouse.values.data import Examples
 

@@ -12,7 +12,7 @@ from stillhouse.core.identity import Spec, spec
 from stillhouse.corpora.barrier import Barrier
 from stillhouse.corpora.published.glue import TASKS, LabelledData, Row, read_task, resolve_task, task_name
 from stillhouse.corpora.read_once import note_path, read_once
-from stillhouse.corpora.reading.sentences import clean, dedup_key
+from stillhouse.corpora.reading.cleaning import clean, dedup_key
 from stillhouse.corpora.reading.sources import list_files
 from stillhouse.corpora.tables import open_rows, open_texts, open_values, write_rows, write_texts
 from stillhouse.corpora.text_variation import augment

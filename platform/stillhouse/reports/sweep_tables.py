@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stillhouse.core.roles import ASYMMETRIC
-from stillhouse.evaluation.geometry import GEOMETRY
+from stillhouse.evaluation.vector_geometry import GEOMETRY
 from stillhouse.reports.layout import WIDTH, markdown_table, table_lines
 from stillhouse.reports.trials import STATES, quality_of, ranked, short, varied
 from stillhouse.search.records import TrialRecord, best_record

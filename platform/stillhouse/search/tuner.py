@@ -17,7 +17,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say, tell
 from stillhouse.core.errors import BadInput
 from stillhouse.core.redaction import names_secret
-from stillhouse.evaluation.cost import latency_ms
+from stillhouse.evaluation.serving_cost import latency_ms
 from stillhouse.methods import load_method
 from stillhouse.search.looks import missed_rungs, refusals
 from stillhouse.search.observer import Observer

@@ -7,7 +7,7 @@ from typing import Any
 from stillhouse.core.devices import usable_device
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.notes import read_note, write_note
-from stillhouse.evaluation.cost import cost
+from stillhouse.evaluation.serving_cost import cost
 from stillhouse.reports.entries import COSTS
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.trial import Context

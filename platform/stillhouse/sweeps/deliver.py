@@ -24,9 +24,9 @@ from stillhouse.core.integrity import FILES
 from stillhouse.core.machine import describe_machine
 from stillhouse.core.notes import EXPORT_NOTE, read_note, write_note
 from stillhouse.core.types import Encoder, Scorer
-from stillhouse.evaluation.cost import cost, pairs_per_second
 from stillhouse.evaluation.items import as_data
 from stillhouse.evaluation.paired import Paired
+from stillhouse.evaluation.serving_cost import cost, pairs_per_second
 from stillhouse.evaluation.suites import figure_facts
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
@@ -65,16 +65,16 @@ from stillhouse.sweeps.contenders import (
 )
 from stillhouse.sweeps.costs import costs_of
 from stillhouse.sweeps.dev_apart import against_best, apart_lines
-from stillhouse.sweeps.export import (
+from stillhouse.sweeps.findings import Findings, findings_of
+from stillhouse.sweeps.refit import chosen_student, refit_remark
+from stillhouse.sweeps.room import Room
+from stillhouse.sweeps.stage_export import (
     CARD,
     card_of_best,
     checksums_of_export,
     damage_of_export,
     export_stage,
 )
-from stillhouse.sweeps.findings import Findings, findings_of
-from stillhouse.sweeps.refit import chosen_student, refit_remark
-from stillhouse.sweeps.room import Room
 from stillhouse.sweeps.test_log import record_test_use
 from stillhouse.sweeps.verdict import Verdict, figure_on_test, verdict_on, word_of
 from stillhouse.training.facts import read_facts

@@ -22,7 +22,7 @@ from stillhouse.experiments.kinds.collection import SearchCollection, SearchData
 from stillhouse.experiments.kinds.labelled_task import LabelledTask
 from stillhouse.experiments.preparation import Preparation, documents_of
 from stillhouse.experiments.teacher_placement import Embedding
-from stillhouse.sweeps.documents_by import beside_teacher, documents_source, other_model, taught_by
+from stillhouse.sweeps.document_teacher import beside_teacher, documents_source, other_model, taught_by
 from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
 from stillhouse.training.models import Source, encoder_in, find_model, stages_among
 from stillhouse.values.data import Store

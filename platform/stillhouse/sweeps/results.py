@@ -64,7 +64,7 @@ class Trained:
 
     def save(self, folder: Path | str, form: str = "sentence-transformers") -> Exported:
         """Export the student; see `stillhouse.export`."""
-        from stillhouse.sweeps.export import exported
+        from stillhouse.sweeps.stage_export import exported
 
         return exported(self.folder, Path(folder), form=form)
 

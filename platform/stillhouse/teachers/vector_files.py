@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.core.roles import PLAIN, ROLES
 from stillhouse.core.types import FloatArray, InRoles, IntArray
-from stillhouse.corpora.reading.sentences import clean
+from stillhouse.corpora.reading.cleaning import clean
 from stillhouse.corpora.reading.sources import SourceFile, list_files
 from stillhouse.values.data import VectorFiles
 

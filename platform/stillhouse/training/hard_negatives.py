@@ -16,7 +16,7 @@ from stillhouse.cluster.leases import make_once
 from stillhouse.core.artifacts import Workspace, write_array
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import FloatArray, IntArray
-from stillhouse.corpora.reading.sentences import dedup_key
+from stillhouse.corpora.reading.cleaning import dedup_key
 from stillhouse.corpora.tables import open_examples, open_rows, open_texts, restrict
 from stillhouse.evaluation.search.indexes import build_index, parse_index, search_index
 from stillhouse.teachers.store import open_vectors

@@ -11,7 +11,7 @@ from torch import nn
 
 from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.core.types import Encoder, FloatArray, PairModel
-from stillhouse.evaluation.geometry import collapse
+from stillhouse.evaluation.vector_geometry import collapse
 from stillhouse.students.encoder import StudentEncoder, evaluating
 from stillhouse.students.pair_scorer import PairScorer
 from stillhouse.training.checkpoint import rng_untouched

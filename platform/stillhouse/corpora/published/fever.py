@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import BadInput, require
+from stillhouse.corpora.reading.cleaning import clean, dedup_key
 from stillhouse.corpora.reading.rows import numbered_lines, published_table
-from stillhouse.corpora.reading.sentences import clean, dedup_key
 
 SPLITS = ("train", "dev", "test")
 SPLIT_BY = ("claim", "page")

@@ -21,10 +21,10 @@ from typing import NamedTuple
 from stillhouse.core.errors import BadInput, nearest
 from stillhouse.corpora.published.msmarco import id_texts
 from stillhouse.corpora.published.smart_format import read_sentences, read_smart, read_tagged
+from stillhouse.corpora.reading.cleaning import dedup_key
 from stillhouse.corpora.reading.languages import recognised
 from stillhouse.corpora.reading.row_limit import in_blocks
 from stillhouse.corpora.reading.rows import is_unicode, numbered_lines, published_table
-from stillhouse.corpora.reading.sentences import dedup_key
 from stillhouse.corpora.reading.understood import Understood
 from stillhouse.corpora.seen_keys import SeenKeys
 

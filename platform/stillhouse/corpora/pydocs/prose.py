@@ -3,7 +3,7 @@
 import re
 from functools import lru_cache
 
-from stillhouse.corpora.reading.sentences import clean, split_sentences
+from stillhouse.corpora.reading.cleaning import clean, split_sentences
 
 LEAST_WORDS, MOST_WORDS = 4, 60
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.tokenizing import cached_tokenizer
+from stillhouse.corpora.reading.cleaning import clean, cut, dedup_key, passages, split_sentences
 from stillhouse.corpora.reading.languages import NAMES, WITHOUT_BLANKS, recognised
 from stillhouse.corpora.reading.rows import Rejected, Row, check_encoding, is_unicode, missing
 from stillhouse.corpora.reading.schema import USUAL_TEXT, Schema, text_column
-from stillhouse.corpora.reading.sentences import clean, cut, dedup_key, passages, split_sentences
 from stillhouse.corpora.reading.sources import CORPUS, Reading
 from stillhouse.values.data import Model
 

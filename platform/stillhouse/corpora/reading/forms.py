@@ -21,8 +21,8 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from stillhouse.core.errors import BadInput
+from stillhouse.corpora.reading.cleaning import clean
 from stillhouse.corpora.reading.rows import Row
-from stillhouse.corpora.reading.sentences import clean
 
 _QUERIES = ("query", "anchor", "question")
 _POSITIVES = ("positive", "passage", "document")

@@ -18,6 +18,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.types import ValueArray
 from stillhouse.corpora.published.msmarco import marco_pairs
 from stillhouse.corpora.read_once import note_path, read_once
+from stillhouse.corpora.reading.cleaning import clean
 from stillhouse.corpora.reading.forms import FORMS, ScoredRow, candidates, form_roles, parse_row
 from stillhouse.corpora.reading.languages import recognised
 from stillhouse.corpora.reading.row_limit import Spool, distinct, in_blocks
@@ -34,7 +35,6 @@ from stillhouse.corpora.reading.schema import (
     roles,
     value_of,
 )
-from stillhouse.corpora.reading.sentences import clean
 from stillhouse.corpora.reading.sources import Reading, hub_name, list_files
 from stillhouse.corpora.reading.understood import Understood
 from stillhouse.corpora.tables import ColumnWriter, write_rows

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import BadInput, require
+from stillhouse.corpora.reading.cleaning import clean
 from stillhouse.corpora.reading.languages import NAMES, recognised
 from stillhouse.corpora.reading.rows import (
     Cells,
@@ -27,7 +28,6 @@ from stillhouse.corpora.reading.rows import (
     table_kind,
 )
 from stillhouse.corpora.reading.schema import UNUSED, Schema
-from stillhouse.corpora.reading.sentences import clean
 from stillhouse.corpora.reading.sources import CORPUS, Reading, SourceFile, hub_name, list_files
 
 PARALLEL = Schema(owner="parallel")

@@ -6,7 +6,9 @@ from stillhouse.core.errors import require
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.types import MeasuredSize, StudentHolder
 from stillhouse.evaluation.benchmark import About, Benchmark, Options
-from stillhouse.evaluation.cost import (
+from stillhouse.evaluation.finite_encoder import FiniteEncoder
+from stillhouse.evaluation.items import Figures
+from stillhouse.evaluation.serving_cost import (
     CALLS,
     TEXTS,
     index_megabytes,
@@ -14,8 +16,6 @@ from stillhouse.evaluation.cost import (
     measure_speed,
     onnx_megabytes,
 )
-from stillhouse.evaluation.finite_encoder import FiniteEncoder
-from stillhouse.evaluation.items import Figures
 from stillhouse.students.export.onnx import require_extra
 from stillhouse.students.sizes import sizes
 

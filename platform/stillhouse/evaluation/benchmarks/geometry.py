@@ -9,9 +9,9 @@ from stillhouse.core.identity import fingerprint
 from stillhouse.core.types import Encoder
 from stillhouse.evaluation.benchmark import About, Benchmark, Options, opened
 from stillhouse.evaluation.covariance import draw_covariance, feature_correlation
-from stillhouse.evaluation.geometry import alignment, effective_rank, random_pair_cosine, uniformity
 from stillhouse.evaluation.items import Figures
 from stillhouse.evaluation.sts import STS, resolve_sts
+from stillhouse.evaluation.vector_geometry import alignment, effective_rank, random_pair_cosine, uniformity
 
 NEEDS_DATA = True
 MTEB_TASKS: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from stillhouse.corpora.published.glue import TASKS, Row, read_task, resolve_tas
 from stillhouse.corpora.published.sentence_tasks import read_tasks, task_files
 from stillhouse.evaluation.benchmark import About, Benchmark, Options, itemised, missing
 from stillhouse.evaluation.finite_encoder import FiniteEncoder
-from stillhouse.evaluation.glue import GlueSet, glue_set, measure_glue, measure_head
+from stillhouse.evaluation.glue_probes import GlueSet, glue_set, measure_glue, measure_head
 from stillhouse.evaluation.items import Measured, measured
 
 NEEDS_DATA = True

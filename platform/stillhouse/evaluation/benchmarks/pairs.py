@@ -8,10 +8,10 @@ from stillhouse.corpora.tfidf import TfIdf
 from stillhouse.evaluation.benchmark import About, Benchmark, Options
 from stillhouse.evaluation.benchmarks.fever import claims_and_pages
 from stillhouse.evaluation.benchmarks.glue import splits_of
-from stillhouse.evaluation.cost import threads_of
 from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.items import Figures
 from stillhouse.evaluation.pair_speed import TextPairs, pair_speed, seconds_to_open
+from stillhouse.evaluation.serving_cost import threads_of
 from stillhouse.students.sizes import sizes
 
 NEEDS_DATA = True

@@ -6,7 +6,7 @@ from stillhouse.core.types import Encoder
 from stillhouse.corpora.published.sentence_tasks import BY_CLASS, PLACES, TASKS, read_tasks, task_files
 from stillhouse.evaluation.benchmark import About, Benchmark, Options, hash_of, itemised, missing, opened
 from stillhouse.evaluation.items import Measured, average
-from stillhouse.evaluation.transfer import FAST_FOLDS, FOLDS, measure_task
+from stillhouse.evaluation.senteval import FAST_FOLDS, FOLDS, measure_task
 
 NEEDS_DATA = True
 MTEB_TASKS: tuple[str, ...] = ()

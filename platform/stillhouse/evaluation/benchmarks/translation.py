@@ -20,7 +20,7 @@ from stillhouse.evaluation.benchmark import About, Benchmark, Options, hash_of, 
 from stillhouse.evaluation.items import Items, Measured, average, means, measured
 from stillhouse.evaluation.retrieval import LocalSearch, unit
 from stillhouse.evaluation.sts import read_lines
-from stillhouse.evaluation.translation import hits
+from stillhouse.evaluation.translation_accuracy import hits
 
 NEEDS_DATA = True
 MTEB_TASKS = ("Tatoeba",)

@@ -17,7 +17,7 @@ from stillhouse.core.json_text import parse_line
 from stillhouse.core.notes import EXPORT_NOTE, NOTES, SWEEP_NOTE, SWEEPS, sound_note
 from stillhouse.experiments.vocabulary import WordTable
 from stillhouse.search.study_backup import STUDIES
-from stillhouse.sweeps.export import damage_of_export
+from stillhouse.sweeps.stage_export import damage_of_export
 from stillhouse.sweeps.test_log import TEST_LOG
 from stillhouse.teachers.store import verify_store
 from stillhouse.tracking import journal

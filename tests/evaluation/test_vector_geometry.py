@@ -9,7 +9,13 @@ import torch
 from rows import each_row
 from torch import nn
 
-from stillhouse.evaluation.geometry import alignment, collapse, effective_rank, random_pair_cosine, uniformity
+from stillhouse.evaluation.vector_geometry import (
+    alignment,
+    collapse,
+    effective_rank,
+    random_pair_cosine,
+    uniformity,
+)
 
 Floats = npt.NDArray[np.float32]
 

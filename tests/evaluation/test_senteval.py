@@ -13,9 +13,9 @@ from scipy.optimize import minimize
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray, IntArray
 from stillhouse.corpora.published.sentence_tasks import read_tasks, task_files
-from stillhouse.evaluation import transfer
+from stillhouse.evaluation import senteval
 from stillhouse.evaluation.logistic import fit_logistic, path_accuracy, predict_logistic
-from stillhouse.evaluation.transfer import SPLIT_C, folded_accuracy, measure_task, stratified_folds
+from stillhouse.evaluation.senteval import SPLIT_C, folded_accuracy, measure_task, stratified_folds
 
 
 class Letters:
@@ -137,7 +137,7 @@ def test_file_contents_are_read_unchanged(tmp_path: Path) -> None:
 
 
 def test_the_fast_setting_takes_five_folds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from stillhouse.evaluation import transfer
+    from stillhouse.evaluation import senteval
 
     write_tasks(tmp_path)
     dealt: list[int] = []
@@ -146,11 +146,11 @@ def test_the_fast_setting_takes_five_folds(tmp_path: Path, monkeypatch: pytest.M
         dealt.append(folds)
         return stratified_folds(labels_N, folds)
 
-    monkeypatch.setattr(transfer, "stratified_folds", counted)
+    monkeypatch.setattr(senteval, "stratified_folds", counted)
     for task in ("MR", "TREC"):
         files = task_files(str(tmp_path), task, final=False)
         assert files is not None
-        measure_task(task, read_tasks(task, files), Letters(), transfer.FAST_FOLDS)
+        measure_task(task, read_tasks(task, files), Letters(), senteval.FAST_FOLDS)
     assert dealt == [5] * (1 + 5 + 1)
 
 
@@ -165,9 +165,9 @@ def test_the_c_of_the_best_dev_figure_is_taken(monkeypatch: pytest.MonkeyPatch) 
     splits: Any = {name: SimpleNamespace(labels_N=np.array([0, 1])) for name in ("train", "dev", "test")}
     figures_C = np.array([0.9 if at == 2 else 0.1 * at for at in range(len(SPLIT_C))])
     given: list[float] = []
-    monkeypatch.setattr(transfer, "features", lambda data, model: np.eye(2))
-    monkeypatch.setattr(transfer, "path_accuracy", lambda *arguments: figures_C)
-    monkeypatch.setattr(transfer, "fit_logistic", lambda x, y, c: given.append(c))
-    monkeypatch.setattr(transfer, "predict_logistic", lambda x, classifier: np.array([0, 1]))
+    monkeypatch.setattr(senteval, "features", lambda data, model: np.eye(2))
+    monkeypatch.setattr(senteval, "path_accuracy", lambda *arguments: figures_C)
+    monkeypatch.setattr(senteval, "fit_logistic", lambda x, y, c: given.append(c))
+    monkeypatch.setattr(senteval, "predict_logistic", lambda x, classifier: np.array([0, 1]))
     figures, _ = measure_task("MR", splits, Letters())
     assert given == [SPLIT_C[2]] and figures["dev_accuracy"] == pytest.approx(90)

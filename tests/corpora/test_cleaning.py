@@ -2,8 +2,8 @@ import pytest
 from rows import each_row
 
 from stillhouse.core.errors import BadInput
+from stillhouse.corpora.reading.cleaning import clean, cut, dedup_key, passages, split_sentences, word_count
 from stillhouse.corpora.reading.languages import check_language, recognised
-from stillhouse.corpora.reading.sentences import clean, cut, dedup_key, passages, split_sentences, word_count
 
 
 @each_row(

@@ -10,7 +10,7 @@ from stillhouse.core.identity import fingerprint, spec
 from stillhouse.core.types import FloatArray
 from stillhouse.corpora.tables import write_rows, write_texts
 from stillhouse.evaluation.suites import run_suite
-from stillhouse.evaluation.translation import TranslationAccuracy
+from stillhouse.evaluation.translation_accuracy import TranslationAccuracy
 from stillhouse.values.data import Examples
 from stillhouse.values.stage import DevSuite, TestSuite
 

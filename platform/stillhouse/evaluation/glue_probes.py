@@ -25,7 +25,7 @@ from stillhouse.evaluation.items import Items
 from stillhouse.evaluation.logistic import fit_logistic, path_accuracy, predict_logistic
 from stillhouse.evaluation.metrics import Values, cosines
 from stillhouse.evaluation.search.exact import require_finite
-from stillhouse.evaluation.transfer import SPLIT_C, stratified_folds
+from stillhouse.evaluation.senteval import SPLIT_C, stratified_folds
 
 if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression

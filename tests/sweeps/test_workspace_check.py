@@ -19,8 +19,8 @@ from stillhouse.core.integrity import FILES
 from stillhouse.core.notes import write_note
 from stillhouse.search.searcher import StudySearcher
 from stillhouse.search.space import Float, Space
-from stillhouse.sweeps.export import checksums_of_export
-from stillhouse.sweeps.verify import Checked
+from stillhouse.sweeps.stage_export import checksums_of_export
+from stillhouse.sweeps.workspace_check import Checked
 from stillhouse.tracking.journal import Journal
 from stillhouse.training import checkpoint
 

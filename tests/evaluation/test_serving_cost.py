@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray
-from stillhouse.evaluation.cost import (
+from stillhouse.evaluation.serving_cost import (
     cost,
     int8_megabytes,
     latency_ms,

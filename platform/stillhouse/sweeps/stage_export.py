@@ -17,9 +17,9 @@ from stillhouse.core.machine import describe_machine
 from stillhouse.core.notes import EXPORT_NOTE, SWEEPS, sound_note
 from stillhouse.core.types import Encoder, Exportable, FloatArray, MeasuredSize, StudentHolder
 from stillhouse.corpora.pydocs.licences import package_licences
-from stillhouse.evaluation.cost import speed
-from stillhouse.evaluation.geometry import GEOMETRY
+from stillhouse.evaluation.serving_cost import speed
 from stillhouse.evaluation.suites import figure_facts
+from stillhouse.evaluation.vector_geometry import GEOMETRY
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import Method

@@ -22,7 +22,7 @@ from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.items import Figures, Measured
 from stillhouse.evaluation.search.indexes import check_index, parse_index
 from stillhouse.reports.layout import table_lines
-from stillhouse.sweeps.documents_by import documents_source, other_model
+from stillhouse.sweeps.document_teacher import documents_source, other_model
 from stillhouse.sweeps.session import device_of
 from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
 from stillhouse.training.models import Source, find_model, stages_among

@@ -19,21 +19,30 @@ from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import experiment_of
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.experiments.text_in_memory import in_files
+from stillhouse.methods import load_method
+from stillhouse.preflight.examination import examine
+from stillhouse.preflight.finding import Finding
+from stillhouse.reports.comparison import compared
 from stillhouse.reports.row_table import Rows
+from stillhouse.search.experiment_file import load_base
 from stillhouse.search.keywords import Place, Resources, Search, refuse_unknown
+from stillhouse.search.options import SweepOptions
+from stillhouse.sweeps.begun import sweep_of_model
+from stillhouse.sweeps.checks import fixed_values, sweep_options
+from stillhouse.sweeps.measuring import measure_models
 from stillhouse.sweeps.results import Exported, Trained
+from stillhouse.sweeps.runs import Training, chosen_runs, experiment_in, only_one, sweep_run, training_of
 from stillhouse.sweeps.session import device_of, need_of, opened_workspace, session_of, where_of
 from stillhouse.teachers.choice import TeacherChoice
+from stillhouse.tracking.location import tracking_uri
+from stillhouse.training.models import open_model, stage_of
 
 if TYPE_CHECKING:
     from stillhouse.core.types import Encoder
-    from stillhouse.experiments.preparation import Prepared
-    from stillhouse.preflight.finding import Finding
-    from stillhouse.search.options import SweepOptions
-    from stillhouse.sweeps.runs import Training
     from stillhouse.sweeps.workspace_check import Checked
 
 
@@ -118,7 +127,7 @@ def embed(
     *,
     local: bool = True,
     **resources: Unpack[Resources],
-) -> "Prepared":
+) -> Prepared:
     """Read an experiment's data and run the teacher over it once.
 
     Args:
@@ -132,8 +141,6 @@ def embed(
     Raises:
         BadInput: A file is missing or malformed, or the workspace is in use.
     """
-    from stillhouse.experiments.preparation import prepare
-
     refuse_unknown(resources, Resources)
     experiment = in_files(experiment or Experiment(), root_folder(resources.get("root")))
     experiment.check()
@@ -156,9 +163,6 @@ def read_experiment(
     Raises:
         BadInput: The file cannot be read, is invalid, or has no such scale or variant.
     """
-    from stillhouse.search.experiment_file import load_base
-    from stillhouse.sweeps.runs import chosen_runs, experiment_in
-
     root = str(data_root)
     if variant:
         (run,) = chosen_runs(file, scale=scale, variants=(variant,), data_root=root)
@@ -215,7 +219,7 @@ def doctor(
     values: Mapping[str, Any] | None = None,
     preset: str = "",
     **others: Unpack[FromFile],
-) -> "list[Finding]":
+) -> list[Finding]:
     """Check what `train` would do: weights, vectors, prompts, lengths, temperature, disk and memory.
 
     The arguments are those of `train`.
@@ -227,8 +231,6 @@ def doctor(
     Raises:
         BadInput: If an input cannot be used; the message says why and what to do.
     """
-    from stillhouse.preflight.examination import examine
-
     workers = others.pop("workers", 1)
     with _training(method, experiment, values, preset, True, others) as (training, workspace, device):
         return examine(
@@ -325,9 +327,6 @@ def compare(
     Raises:
         BadInput: There are no such runs.
     """
-    from stillhouse.reports.comparison import compared
-    from stillhouse.tracking.location import tracking_uri
-
     return compared(runs, experiment, tracking_uri(root_folder(root)))
 
 
@@ -361,10 +360,6 @@ def evaluate(
         BadInput: If there is no such model, the data cannot be read, or the model does not live in the space
             of ``documents_by``.
     """
-    from stillhouse.search.experiment_file import load_base
-    from stillhouse.sweeps.begun import sweep_of_model
-    from stillhouse.sweeps.measuring import measure_models
-
     refuse_unknown(place, Place)
     with session_of(place, local=True) as (workspace, device):
         if experiment is None:
@@ -412,7 +407,6 @@ def export(
             be averaged.
     """
     from stillhouse.sweeps.stage_export import check_form, exported
-    from stillhouse.training.models import stage_of
 
     check_form(form)
     workspace = opened_workspace(root_folder(root), default_remote() if remote is None else remote)
@@ -451,8 +445,6 @@ def load(
     Raises:
         BadInput: If there is no such model, or its folder states another head.
     """
-    from stillhouse.training.models import open_model
-
     refuse_unknown(place, Place)
     limit_to(place.get("cache_gb"))
     remote = place.get("remote")
@@ -472,10 +464,8 @@ def _training(
     preset: str,
     local: bool,
     others: FromFile,
-) -> "Iterator[tuple[Training, Workspace, str]]":
+) -> Iterator[tuple[Training, Workspace, str]]:
     """Check what `train` trains, then yield it with the opened workspace and the device."""
-    from stillhouse.sweeps.runs import chosen_runs, experiment_in, only_one, training_of
-
     refuse_unknown(others, FromFile)
     file, variant, data_root = others.get("file"), others.get("variant", ""), str(others.get("data_root", ""))
     runs = chosen_runs(
@@ -502,12 +492,8 @@ def _sweep(
     values: Mapping[str, Any] | None,
     preset: str,
     search: Mapping[str, Any],
-) -> "SweepOptions":
+) -> SweepOptions:
     """Check what `sweep` searches, and put its options together."""
-    from stillhouse.methods import load_method
-    from stillhouse.sweeps.checks import fixed_values, sweep_options
-    from stillhouse.sweeps.runs import sweep_run
-
     refuse_unknown(search, Search)
     root = root_folder(search.get("root"))
     base, search, experiment = sweep_run(search, root, method, preset, experiment)

@@ -6,7 +6,6 @@ and a call that was interrupted resumes.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -100,9 +99,7 @@ def distil(
     require(texts is not None, "`distil` must be given texts", texts=texts)
     sentences = texts if isinstance(texts, Sentences) else Sentences(texts=texts)
     if sentences.texts is not None:
-        count = len(sentences.texts)
-        examples = examples or max(count, DISTIL)
-        sentences = sentences if sentences is texts else replace(sentences, held_out=_held_out(count))
+        examples = examples or max(len(sentences.texts), DISTIL)
     labelled = () if pairs is None else (pairs if isinstance(pairs, Pairs) else Pairs(rows=pairs),)
     experiment = Experiment(
         teacher=teacher,
@@ -115,11 +112,6 @@ def distil(
     method = method or ("leaf" if pairs is None else "mse")
     quick = {"learning_rate": 1e-3} if method == "leaf" else {}
     return train(method, experiment, values={**quick, **(values or {})}, **place)
-
-
-def _held_out(count: int) -> int:
-    """Texts for dev and for test each: a tenth, from 20 to 1,000."""
-    return min(max(count // 10, 20), 1000)
 
 
 def embed(

@@ -71,7 +71,7 @@ def test_each_source_is_a_store_with_the_prompt_of_its_role(given: Experiment, w
     mix = data.store
     assert isinstance(mix, StoreMix) and data.store.roles == mix.roles
     # Of 120 texts a fifth is held out for dev and another for the test, from each source alike.
-    assert mix.roles == ((16, QUERY), (36, DOCUMENT), (22, PLAIN)) and data.rows == 74
+    assert mix.roles == ((16, QUERY), (40, DOCUMENT), (24, PLAIN)) and data.rows == 80
     assert [part.prompt for part in mix.stores] == ["query text: ", "passage of: ", ""]
     texts = list(open_texts(workspace, mix.texts))
     assert texts == [text for part in mix.parts for text in open_texts(workspace, part.texts)]
@@ -81,10 +81,10 @@ def test_each_source_is_a_store_with_the_prompt_of_its_role(given: Experiment, w
     expected = stock.encode([prompt + text for prompt, text in zip(prompts, texts, strict=True)])
     reader, shuffled = open_vectors(workspace, mix), np.random.default_rng(0).permutation(len(texts))
     np.testing.assert_allclose(reader.gather(shuffled), expected[shuffled], atol=2e-3)
-    assert np.array_equal(reader.rows, np.arange(74)) and len(reader) == 74
+    assert np.array_equal(reader.rows, np.arange(80)) and len(reader) == 80
     assert reader.gather(shuffled[:6].reshape(2, 3)).shape == (2, 3, reader.dim)
-    for rows in ([-1], [74]):
-        with pytest.raises(BadInput, match=r"row ids in \[0, 74\)"):
+    for rows in ([-1], [80]):
+        with pytest.raises(BadInput, match=r"row ids in \[0, 80\)"):
             reader.gather(np.array(rows))
 
 
@@ -97,9 +97,9 @@ def test_the_student_reads_each_source_with_the_prompt_of_its_role(
     assert read_manifest(folder)["steps"] > 0
     tokenizer = setting.student.build().tokenizer
     (table,) = student_reader(stage, tokenizer).tables(stage.examples).values()
-    assert table.prompts == ((16, "find "), (36, "read "), (22, ""))
+    assert table.prompts == ((16, "find "), (40, "read "), (24, ""))
     mix = setting[Sentences].store
-    prompts = ["find "] * 16 + ["read "] * 36 + [""] * 22
+    prompts = ["find "] * 16 + ["read "] * 40 + [""] * 24
     texts = open_texts(workspace, mix.texts)
     (ids, _) = FastTokenizer(Path(given.teacher.name), 16)(
         [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
@@ -118,7 +118,7 @@ def test_agreement_is_measured_over_all_sources_each_in_its_role(
     (agreement,) = (each for each in setting.dev.evaluators if each.target is Agreement)
     stored = agreement.kwargs["store"]
     assert isinstance(stored, StoreMix)
-    assert stored.roles == ((4, QUERY), (12, DOCUMENT), (7, PLAIN))
+    assert stored.roles == ((4, QUERY), (10, DOCUMENT), (6, PLAIN))
     places = {text: at for at, text in enumerate(open_texts(workspace, stored.texts))}
     reader = open_vectors(workspace, stored)
     read: dict[str, set[int]] = {}
@@ -142,8 +142,8 @@ def test_agreement_is_measured_over_all_sources_each_in_its_role(
 
     figures = agreement.build(workspace=workspace)(Teacher())
     assert figures["agreement_spearman_cosine"] > 0.9999, "the vectors are in the order of the texts"
-    assert read[QUERY] <= set(range(4)) and read[DOCUMENT] <= set(range(4, 16))
-    assert read[PLAIN] <= set(range(16, 23)) and set(read) == {QUERY, DOCUMENT, PLAIN}
+    assert read[QUERY] <= set(range(4)) and read[DOCUMENT] <= set(range(4, 14))
+    assert read[PLAIN] <= set(range(14, 20)) and set(read) == {QUERY, DOCUMENT, PLAIN}
     assert setting.dev.held_out == stored
     stage = mse.plan(mse.HyperParameters(batch_size=16), setting)
     folder = run(stage, workspace, where=Where(device="cpu", threads=1))
@@ -172,12 +172,12 @@ def test_a_share_of_the_texts_keeps_the_shares_of_the_sources(
     value = prepared_of(given, workspace).setting[Sentences]
     half = Sentences.share(value, 0.5)
     rows = open_rows(workspace, half.examples)["text"]
-    assert [int(((rows >= low) & (rows < high)).sum()) for low, high in ((0, 16), (16, 52), (52, 74))] == [
+    assert [int(((rows >= low) & (rows < high)).sum()) for low, high in ((0, 16), (16, 56), (56, 80))] == [
         8,
-        18,
-        11,
+        20,
+        12,
     ]
-    assert len(rows) == half.rows == 37 and half.examples.text_roles == value.store.roles
+    assert len(rows) == half.rows == 40 and half.examples.text_roles == value.store.roles
 
 
 def test_a_list_stands_for_the_sources() -> None:

@@ -24,6 +24,7 @@ from stillhouse.corpora.reading.rows import Rejected
 from stillhouse.corpora.reading.sources import CORPUS, Reading, corpus_label, hub_name, list_files
 from stillhouse.corpora.row_shares import apportion
 from stillhouse.corpora.seen_keys import SeenKeys
+from stillhouse.corpora.splits import held_out_share
 from stillhouse.corpora.tables import TableWriter, open_texts, write_texts
 from stillhouse.values.data import TextTable
 
@@ -124,8 +125,8 @@ def mix_texts(
         workspace: Workspace for the tables.
         sources: The corpora.
         count: Number of texts, those held out included.
-        held_out: Texts for dev and for test each, from every source in proportion; at most a fifth of its
-            texts.
+        held_out: Texts for dev and for test each, from every source in proportion; see
+            `held_out_share`.
         barrier: What is measured with, and may not be in the mix; it is told the numbers.
         refresh: Ignore the cache and read the corpora again.
 
@@ -257,7 +258,7 @@ def _rows_of(taking: Taking[Any], number: int) -> str:
 def _divided(workspace: Workspace, pools: Sequence[tuple[TextTable, int] | None], held_out: int) -> Mixed:
     """Divide the texts of every source into training, dev and test texts, in their order."""
     total = sum(pool[1] for pool in pools if pool is not None)
-    fraction = min(0.2, held_out / total)
+    fraction = held_out_share(total, held_out)
     parts: dict[str, list[tuple[TextTable, int] | None]] = {split: [] for split in _SPLITS}
     for pool in pools:
         if pool is None:

@@ -13,6 +13,17 @@ from stillhouse.values.data import TextTable
 
 _BUCKETS = 1 << 20
 LEAST_TEXTS = 50
+_LEAST_HELD_OUT = 20
+
+
+def held_out_share(rows: int, held_out: int) -> float:
+    """Share of the texts that are held out for dev, and for test: no more than a tenth, or 20 texts, each.
+
+    Args:
+        rows: Number of texts, at least 50.
+        held_out: Number of texts that is asked for.
+    """
+    return min(held_out / rows, max(0.1, min(0.2, _LEAST_HELD_OUT / rows)))
 
 
 def split_table(
@@ -23,7 +34,7 @@ def split_table(
     Args:
         workspace: Holds the table, and gets the parts.
         table: Deduplicated texts.
-        held_out: Approximate number of texts in dev and in test, at most a fifth of the table each.
+        held_out: Approximate number of texts in dev and in test; see `held_out_share`.
 
     Raises:
         BadInput: If the table has fewer than 50 texts.
@@ -36,7 +47,7 @@ def split_table(
                 f"a corpus must have at least {LEAST_TEXTS} texts to be split, but has {len(texts)}. Give "
                 "more text."
             )
-        edge = int(_BUCKETS * min(0.2, held_out / len(texts)))
+        edge = int(_BUCKETS * held_out_share(len(texts), held_out))
         return _distributed(workspace, table.label, texts, edge)
 
     note = note_path(workspace, "split", {"table": table.sha256, "held_out": held_out})

@@ -184,7 +184,21 @@ def test_nan_ends_the_stage_with_a_reason(tmp_path: Path) -> None:
     assert not (tmp_path / "manifest.json").exists()
 
 
-def test_weights_that_are_not_finite_are_in_no_checkpoint(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("times", "saved"), [(0, 60), (1e9, 2)])
+def test_checkpoints_take_a_small_part_of_the_time(
+    times: float, saved: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One for each step where they cost nothing; where they cost much, the first and the last."""
+    save, steps = checkpoint.save, list[int]()
+    monkeypatch.setattr("stillhouse.training.fit._SAVED_FOR", times)
+    monkeypatch.setattr(checkpoint, "save", lambda *given: (steps.append(given[1]), save(*given)))
+    fit(stage(), table(), tmp_path, checkpoint_seconds=0.0)
+    assert len(set(steps)) == saved
+
+
+def test_weights_that_are_not_finite_are_in_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same stage, begun again without the fault, ends with the weights of one without it."""
     seen = [0]
 
@@ -193,6 +207,7 @@ def test_weights_that_are_not_finite_are_in_no_checkpoint(tmp_path: Path) -> Non
         if seen[0] == 23:
             optimizer.param_groups[0]["params"][0].data.view(-1)[0] = math.inf
 
+    monkeypatch.setattr("stillhouse.training.fit._SAVED_FOR", 0)
     plan = stage(evaluate_every=96)
     handle = register_optimizer_step_post_hook(spoil)
     try:

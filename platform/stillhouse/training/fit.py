@@ -50,6 +50,8 @@ CONTROL_EVERY = 10
 """Steps between two points at which several ranks agree whether to save or stop."""
 _OFTEN_S = 5.0
 """Seconds between two checkpoints while a node of the run is about to go."""
+_SAVED_FOR = 50
+"""Times that what a checkpoint costs must have passed before the next one, beside those of evaluations."""
 
 OnEvaluation = Callable[[Evaluation], bool]
 
@@ -93,7 +95,8 @@ def fit(
         live_weights: Weights of the stage whose student is the live teacher.
         first_objective: Objective weights of the previous stage, where this one keeps them.
         first_layer: Weights of the student's kept layer, where it is fitted.
-        checkpoint_seconds: Maximum time between two checkpoints in seconds; every evaluation writes one too.
+        checkpoint_seconds: Time between two checkpoints in seconds, or 50 times what the last one took, if that
+            is more; every evaluation writes one too.
         keep: Number of best checkpoints kept in addition to the last one during training; a stage with a
             soup keeps as many as that needs.
         stop_requested: Called between steps; returning True checkpoints and ends the run, as a signal does.
@@ -186,6 +189,7 @@ class _Loop:
         )
         self.pulse = Pulse(folder) if rank() == 0 else None
         self._tick = self._saved = time.perf_counter()
+        self._save_cost = 0.0
 
     def train(
         self,
@@ -371,7 +375,7 @@ class _Loop:
         if world_size() > 1 and self.progress.step % CONTROL_EVERY:
             return
         waited = time.perf_counter() - self._saved
-        save = waited >= self.checkpoint_seconds and rank() == 0
+        save = waited >= max(self.checkpoint_seconds, _SAVED_FOR * self._save_cost) and rank() == 0
         soon = waited >= _OFTEN_S and self.save_requested()
         stop, save = any_rank(self.device, stop_requested(), save or soon)
         if stop or save:
@@ -393,6 +397,7 @@ class _Loop:
         rngs = from_all_ranks(checkpoint.rng_state())
         on_rank0(lambda: self._write_checkpoint(rngs))
         self._saved = time.perf_counter()
+        self._save_cost = self._saved - self._tick
 
     def _write_checkpoint(self, rngs: list[object]) -> None:
         self.metrics_log.sync()

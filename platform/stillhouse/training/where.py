@@ -20,7 +20,7 @@ class Where:
         threads: CPU threads per training process; 0 keeps torch's own choice.
         workers: Number of training processes. Several run under Ray Train if Ray is running, otherwise as
             plain processes on this machine.
-        checkpoint_seconds: Maximum time between two checkpoints in seconds.
+        checkpoint_seconds: Time between two checkpoints in seconds; see `fit`.
         search: A pool of actors that dev evaluators search with; None searches in the process.
         step_limit_s: Seconds after which a step that does not end ends its process; 0 for no limit, which
             several training processes never have.

@@ -138,6 +138,7 @@ def test_exporting_does_not_change_the_student(make_model: MakeModel, tmp_path: 
 def test_an_export_is_replaced_atomically(make_model: MakeModel, tmp_path: Path) -> None:
     base = make_model("bert")
     exported(TransformerStudent(base, layers=(0, 2), projection=8), tmp_path / "export")
+    (tmp_path / ".export.tmp").mkdir()  # of an export that was killed
     encoder = exported(TransformerStudent(base, layers=(1,)), tmp_path / "export")
     check_parity(encoder, tmp_path / "export", TEXTS)
     assert not (tmp_path / "export" / "2_Dense").exists()

@@ -159,6 +159,15 @@ def test_what_a_sweep_keeps_is_looked_at(root: Path, name: str, kind: str, words
     assert found.kind == kind and words in found.remedy
 
 
+def test_a_model_that_was_logged_to_mlflow_is_compared_with_its_sums(root: Path) -> None:
+    logged = root / "mlartifacts" / "models" / "m-1" / "artifacts" / "model"
+    shutil.copytree(root / "sweeps" / "s" / "export", logged)
+    assert not wrong(stillhouse.verify(root), root)
+    flip(logged / "model.safetensors")
+    (found,) = wrong(stillhouse.verify(root), root).values()
+    assert found.path == logged and found.kind == "MLflow" and "serve the sweep's export" in found.remedy
+
+
 def test_a_damaged_checkpoint_of_an_unfinished_stage_is_found(root: Path) -> None:
     (folder,) = [path.parent for path in root.glob("stages/*/manifest.json")]
     (folder / "manifest.json").unlink()

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -602,8 +603,9 @@ def free_bytes(folder: Path) -> int:
     return status.f_bavail * status.f_frsize
 
 
+@functools.cache
 def _umask() -> int:
-    """The process's umask, which can be read only by setting it."""
+    """The process's umask, read once: that takes setting it, which other threads would see."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -12,7 +12,7 @@ from typing import Any
 from stillhouse.core.artifacts import CHECKPOINTS, MANIFEST, Workspace, read_json, read_manifest
 from stillhouse.core.databases import damage_of_database
 from stillhouse.core.errors import BadInput
-from stillhouse.core.integrity import MARKER, QUARANTINE, damaged_files
+from stillhouse.core.integrity import CHECKSUMS, MARKER, QUARANTINE, check_checksums, damaged_files
 from stillhouse.core.json_text import parse_line
 from stillhouse.core.notes import EXPORT_NOTE, NOTES, SWEEP_NOTE, SWEEPS, sound_note
 from stillhouse.experiments.vocabulary import WordTable
@@ -21,7 +21,7 @@ from stillhouse.sweeps.stage_export import damage_of_export
 from stillhouse.sweeps.test_log import TEST_LOG
 from stillhouse.teachers.store import verify_store
 from stillhouse.tracking import journal
-from stillhouse.tracking.location import sqlite_path, tracking_uri
+from stillhouse.tracking.location import ARTIFACTS, sqlite_path, tracking_uri
 from stillhouse.training import checkpoint
 from stillhouse.training.checkpoint import path_of, steps
 from stillhouse.training.facts import FACTS
@@ -132,6 +132,8 @@ def _all(workspace: Workspace) -> Iterator[Checked]:
     if database is not None and database.exists():
         remedy = "it is made anew; each sweep sends its runs again when its command is run again"
         yield _guarded("MLflow", database, partial(_database, "MLflow", database, remedy))
+    for sums in sorted((root / ARTIFACTS).rglob(CHECKSUMS)):
+        yield _guarded("MLflow", sums.parent, partial(_logged, sums.parent))
     if (root / TEST_LOG).exists():
         remedy = "each of them counts as a use of every test suite"
         yield _guarded("test log", root / TEST_LOG, partial(_lines, "test log", root / TEST_LOG, remedy))
@@ -202,6 +204,16 @@ def _not_found(sweep: str, workspace: Workspace) -> list[str]:
     except BadInput as error:
         return [f"`export {sweep}` fails: {error}"]
     return []
+
+
+def _logged(folder: Path) -> Checked:
+    """Look at a model that was logged to MLflow, which those who serve it fetch from the registry."""
+    try:
+        check_checksums(folder)
+    except BadInput as error:
+        remedy = "nothing makes it again: serve the sweep's export, which is checked on its own"
+        return Checked("MLflow", folder, (str(error),), remedy)
+    return Checked("MLflow", folder)
 
 
 def _note(kind: str, path: Path) -> Checked:

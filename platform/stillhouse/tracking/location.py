@@ -25,7 +25,7 @@ ENVIRONMENT = {
 
 _SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql")
 _NEED_DRIVERS = ("postgresql", "mysql", "mssql")
-_ARTIFACTS = "mlartifacts"
+ARTIFACTS = "mlartifacts"
 _LOCATIONS = (
     ("experiments", "artifact_location"),
     ("runs", "artifact_uri"),
@@ -126,7 +126,7 @@ def put_aside_damaged(uri: str) -> None:
 def artifact_location(uri: str) -> str | None:
     """Return the folder beside an SQLite database where its artifacts are; None for another URI."""
     path = sqlite_path(uri)
-    return (path.parent / _ARTIFACTS).as_uri() if path else None
+    return (path.parent / ARTIFACTS).as_uri() if path else None
 
 
 def relocate(uri: str, tag: str) -> None:
@@ -140,12 +140,12 @@ def relocate(uri: str, tag: str) -> None:
         tag: A tag that every run of ours has.
     """
     path, here = sqlite_path(uri), artifact_location(uri)
-    if path is None or here is None or not (path.parent / _ARTIFACTS).is_dir():
+    if path is None or here is None or not (path.parent / ARTIFACTS).is_dir():
         return
     with closing(sqlite3.connect(path, timeout=60)) as database:
         own = [place for (place,) in database.execute(_OWN_LOCATIONS, (tag,))]
         for there in own:
-            if there and there != here and there.startswith("file:") and there.endswith(f"/{_ARTIFACTS}"):
+            if there and there != here and there.startswith("file:") and there.endswith(f"/{ARTIFACTS}"):
                 with database:
                     changed = sum(_repoint(database, column, there, here) for column in _LOCATIONS)
                 say(f"{path} was moved from {there}: {changed:,} places of artifacts now name {here}")

@@ -190,8 +190,7 @@ def replacing_folder(folder: Path, *, earlier: Callable[[Path], bool]) -> Iterat
             f"An export replaces nothing but an export of its form, but {folder} holds something else. Give "
             "an empty or a new folder."
         )
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    outdated = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+    temporary, outdated = (folder.with_name(f".{folder.name}.{ending}") for ending in ("tmp", "old"))
     for leftover in (temporary, outdated):
         shutil.rmtree(leftover, ignore_errors=True)
     try:

@@ -115,7 +115,7 @@ def test_every_column_is_embedded_with_the_prompt_of_its_role(
     agreement.build(workspace=workspace)(model)
     assert set(model.read) == {role}
     assert sentences.examples.role("text") == role
-    shared = Sentences.share(sentences, 0.5)
+    shared = sentences.share(0.5)
     assert shared.examples.role("text") == role and shared.role == role
 
 

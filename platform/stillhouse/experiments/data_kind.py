@@ -124,11 +124,6 @@ class DataKind(Kind[P]):
         """
         raise NotImplementedError
 
-    @staticmethod
-    def share(value: P, fraction: float) -> P:
-        """A share of the prepared rows; only kinds with ``counts_as`` have shares."""
-        return value
-
     def complete(self, value: P, context: "Preparation") -> P:
         """Finish the prepared form once the share is taken."""
         return value

@@ -1,6 +1,6 @@
 """Claims with candidate documents, which retrieval distillation learns to rank."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.console import say
@@ -151,11 +151,6 @@ class Claims(DataKind[RankingTask]):
             context.reads(table)
         rows, published = context.row_count(more or train), self.published_teacher()
         return RankingTask(train, context.dev, rows, cross_encoder=published, unlabelled=more)
-
-    @staticmethod
-    def share(value: RankingTask, fraction: float) -> RankingTask:
-        """A share of the claims for the student; a teacher that is trained, or scores them, has them all."""
-        return replace(value, fraction=fraction, rows=max(1, round(fraction * value.rows)))
 
 
 def _say(facts: dict[str, Any]) -> None:

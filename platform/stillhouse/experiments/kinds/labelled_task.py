@@ -9,7 +9,7 @@ from stillhouse.corpora.published.glue import TASKS, read_task, resolve_task, ta
 from stillhouse.corpora.wordnet import wordnet_files
 from stillhouse.experiments.data_kind import DataKind, Measure
 from stillhouse.experiments.kinds.word_vectors import WordVectors
-from stillhouse.values.data import AllRows, Examples, TextTable, sample
+from stillhouse.values.data import AllRows, Examples, TextTable
 from stillhouse.values.setting import TaskData
 from stillhouse.values.stage import DevSuite
 
@@ -109,11 +109,6 @@ class LabelledTask(DataKind[TaskData]):
         rows = unmeasured_rows(context.barrier, task.examples, task_name(self.name), self.root)
         context.reads(rows.columns["text"])
         return replace(task, examples=rows)
-
-    @staticmethod
-    def share(value: TaskData, fraction: float) -> TaskData:
-        """A share of the rows, in the proportions of their labels."""
-        return replace(value, examples=sample(value.examples, fraction))
 
     def complete(self, value: TaskData, context: "Preparation") -> TaskData:
         """Vary the rows where a WordNet is given."""

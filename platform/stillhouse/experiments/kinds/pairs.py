@@ -8,7 +8,7 @@ from stillhouse.core.type_casts import check_types
 from stillhouse.experiments.columns import Columns
 from stillhouse.experiments.data_kind import DataKind, check_count
 from stillhouse.experiments.text_in_memory import IN_MEMORY, Held, held_rows
-from stillhouse.values.data import AllRows, Examples, Store, TextTable, sample
+from stillhouse.values.data import AllRows, Examples, Store, TextTable
 from stillhouse.values.mining import Mining
 from stillhouse.values.setting import PairData
 
@@ -120,11 +120,6 @@ class Pairs(Columns, DataKind[PairData]):
         examples = with_negatives(pairs, self.mining, self.number_mined, context.store)
         stores = {name: context.store(table, examples.role(name)) for name, table in examples.columns.items()}
         return PairData(examples, stores)
-
-    @staticmethod
-    def share(value: PairData, fraction: float) -> PairData:
-        """A share of the pairs; negatives are mined among all of them."""
-        return PairData(sample(value.examples, fraction), value.stores)
 
     def read(self, workspace: "Workspace", context: "Preparation") -> Examples | None:
         """The pairs as they come; None where there are none."""

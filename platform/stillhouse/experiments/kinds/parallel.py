@@ -8,7 +8,7 @@ from stillhouse.core.type_casts import check_types
 from stillhouse.experiments.columns import Columns
 from stillhouse.experiments.data_kind import DataKind, Measure, check_count
 from stillhouse.experiments.kinds.sentences import Sentences
-from stillhouse.values.data import AllRows, Examples, Store, TextTable, sample
+from stillhouse.values.data import AllRows, Examples, Store, TextTable
 from stillhouse.values.setting import ParallelData, SentenceData
 
 if TYPE_CHECKING:
@@ -129,9 +129,3 @@ class Parallel(Columns, DataKind[ParallelData]):
         store = context.store(data.train.columns["source"])
         context.provide(Sentences, SentenceData(store, rows=context.rows(store.texts)))
         return ParallelData(data.train, store, data.contrast)
-
-    @staticmethod
-    def share(value: ParallelData, fraction: float) -> ParallelData:
-        """A share of the pairs; the teacher's vectors stay whole."""
-        contrast = None if value.contrast is None else sample(value.contrast, fraction)
-        return ParallelData(sample(value.examples, fraction), value.store, contrast)

@@ -14,7 +14,7 @@ from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.source import PYDOCS, Source, read_options
 from stillhouse.experiments.text_in_memory import IN_MEMORY, Held, held_texts
-from stillhouse.values.data import Store, TextTable, sample
+from stillhouse.values.data import Store, TextTable
 from stillhouse.values.setting import SentenceData
 
 if TYPE_CHECKING:
@@ -207,13 +207,6 @@ class Sentences(Columns, DataKind[SentenceData]):
         from stillhouse.experiments.sentence_tables import sentence_data
 
         return sentence_data(context, self)
-
-    @staticmethod
-    def share(value: SentenceData, fraction: float) -> SentenceData:
-        """A share of the texts to train on; the teacher's vectors stay whole."""
-        parts = value.store.roles or ((value.rows, value.role),)
-        rows = sum(max(1, round(fraction * part)) for part, _ in parts)
-        return replace(value, rows=rows, sample=sample(value.whole("sentences"), fraction))
 
     def read(self, context: "Preparation") -> "tuple[Texts, Texts, Texts]":
         """The training, dev and test sentences, each as a table of texts, or as one of each source."""

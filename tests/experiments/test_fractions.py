@@ -49,7 +49,7 @@ def planned(tiny_model: Path, *, labelled: bool = True) -> Setting:
     task = LabelledTask(name="sst2", root="nowhere", wordnet="nowhere")
     kinds: tuple[DataKind[Any], ...] = (Parallel("de=x"), task, WordVectors(), Claims("nowhere"))
     for kind in kinds:
-        setting = setting.having(type(kind), kind.sketch(experiment))
+        setting = setting.having(type(kind), kind.reader.sketch(experiment))
     return setting if labelled else setting.having(Pairs, None)
 
 

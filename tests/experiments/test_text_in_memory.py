@@ -38,7 +38,7 @@ def test_texts_are_written_once_under_their_hash(given: Any, column: str, tmp_pa
         as_mapping(Experiment(data=(held,)))
     stored = in_files(Experiment(data=(held,)), tmp_path).source
     assert isinstance(stored, Sentences) and stored == in_files(Experiment(data=(stored,)), tmp_path).source
-    assert stored == Sentences(texts=TEXTS).in_files(tmp_path)
+    assert stored == in_files(Experiment(data=Sentences(texts=TEXTS)), tmp_path).get(Sentences)
     (file,) = (tmp_path / "texts").rglob("*.jsonl")
     assert [json.loads(line)["text"] for line in file.read_text().splitlines()] == TEXTS
     assert stored.corpus == str(file) and stored.texts is None
@@ -54,7 +54,7 @@ def test_texts_are_written_once_under_their_hash(given: Any, column: str, tmp_pa
     ],
 )
 def test_pairs_are_written_once_under_their_hash(given: Any, tmp_path: Path) -> None:
-    stored = Pairs(rows=given).in_files(tmp_path)
+    stored = in_files(Experiment(data=Pairs(rows=given)), tmp_path).get(Pairs)
     assert Path(stored.path).name == "2-pairs.jsonl" and stored.rows is None
     lines = [json.loads(line) for line in Path(stored.path).read_text().splitlines()]
     assert lines == [{"query": query, "passage": passage} for query, passage in ROWS]

@@ -5,16 +5,12 @@ once; an interrupted back-translation resumes where it stopped.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from stillhouse.core.errors import require
 from stillhouse.core.type_casts import check_types
 from stillhouse.corpora.wordnet import wordnet_files
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.values.data import Model
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

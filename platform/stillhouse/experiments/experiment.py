@@ -232,7 +232,7 @@ class Experiment:
 
     def selectable(self) -> tuple[str, ...]:
         """Names that ``selection.by`` may have."""
-        return tuple(name for kind in self.kinds for name in kind.selects())
+        return tuple(name for kind in self.kinds for name in kind.selects)
 
     def available(self) -> dict[str, type[Kind[Any]]]:
         """The kinds of data that reach the methods, by key."""
@@ -249,7 +249,7 @@ class Experiment:
         self.teacher.check()
         self.selection.check()
         for kind in self.kinds:
-            kind.check(self)
+            kind.reader.check(self)
 
     def sketch(self, teacher: Teacher) -> Setting:
         """A setting of data that is not there, all of it, to check plans with before any work.
@@ -259,10 +259,10 @@ class Experiment:
         """
         self.check_lengths(teacher)
         self.check_prompts(teacher)
-        data = {kind.key: kind.sketch(self) for kind in self.kinds if kind.present(self)}
+        data = {kind.key: kind.reader.sketch(self) for kind in self.kinds if kind.present(self)}
         for kind in self.kinds:
             for each in kind.provides:
-                data.setdefault(each.key, data_kinds()[each.key]().sketch(self))
+                data.setdefault(each.key, data_kinds()[each.key]().reader.sketch(self))
         settings: Mapping[str, Any] = {**self.stage_settings(teacher), "distil_budget": 1 << 40}
         return Setting(
             teacher=self.placeholder_teacher if teacher.checkpoint else teacher,

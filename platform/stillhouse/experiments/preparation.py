@@ -174,7 +174,7 @@ class Preparation:
         """The prepared data of a kind, prepared now if it has not been; None where there is none."""
         if kind.key not in self.data:
             value = next((each for each in self.kinds if each.key == kind.key), None)
-            self.data[kind.key] = value and self._understood(lambda: value.prepare(self))
+            self.data[kind.key] = value and self._understood(lambda: value.reader.prepare(self))
         known: P | None = self.data[kind.key]
         return known
 
@@ -187,7 +187,7 @@ class Preparation:
         """Texts that are measured with. A kind declares its own, and adds those that it holds out."""
         barrier = Barrier(self.workspace)
         for kind in self.experiment.kinds:
-            for evaluator, texts in kind.measured(self).items() if kind in self.kinds else ():
+            for evaluator, texts in kind.reader.measured(self).items() if kind in self.kinds else ():
                 barrier.declare(evaluator, texts)
         return barrier
 
@@ -211,7 +211,7 @@ class Preparation:
     def _measures(self) -> list[Measure]:
         """Those of the source come last, as agreement selects only where nothing else does."""
         kinds = sorted(self.kinds, key=lambda kind: kind.is_source)
-        return [each for kind in kinds for each in kind.measures(self)]
+        return [each for kind in kinds for each in kind.reader.measures(self)]
 
     @cached_property
     def dev(self) -> DevSuite:
@@ -276,7 +276,7 @@ class Preparation:
         """The setting whose kinds have been completed, with its numbers of rows."""
         for kind in self.kinds:
             if (value := setting.get(type(kind))) is not None:
-                setting = setting.having(type(kind), kind.complete(value, self))
+                setting = setting.having(type(kind), kind.reader.complete(value, self))
         return counted(setting, self.workspace)
 
     def make(self, *asked: object) -> None:

@@ -155,10 +155,10 @@ def read(
     context = Preparation(experiment, workspace, where, read=kinds, found=teacher)
     source = experiment.source
     # The source comes last: whether it has been read depends on what is measured.
-    if not all(kind.at_hand(context) for kind in reversed(experiment.kinds)):
+    if not all(kind.reader.at_hand(context) for kind in reversed(experiment.kinds)):
         say("  the text has not been read yet: looking at some of it")
         label = str(getattr(source, "corpus", source.key))
-        return dataclasses.replace(plan, texts=tuple(source.glimpse(SAMPLE)), label=label)
+        return dataclasses.replace(plan, texts=tuple(source.reader.glimpse(SAMPLE)), label=label)
     named = context.whole
     setting = dataclasses.replace(plan.setting, data={**plan.setting.data, **named.data}, dev=named.dev)
     stage = method.plan(hp, setting)

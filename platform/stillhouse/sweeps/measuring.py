@@ -21,6 +21,7 @@ from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.kinds.collection import SearchCollection, SearchData
 from stillhouse.experiments.kinds.labelled_task import LabelledTask
 from stillhouse.experiments.preparation import Preparation, documents_of
+from stillhouse.experiments.task_rows import TaskReader
 from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.sweeps.documents_by import beside_teacher, documents_source, other_model, taught_by
 from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
@@ -122,7 +123,7 @@ def measure_models(
     data = Preparation(experiment, workspace, embedding, refresh, {alone.key} if alone else None)
     suite: DevSuite | TestSuite = data.test if final else data.dev
     if alone is not None and not final:
-        suite = _task_suite(data.once(alone.read)[0], encoders)
+        suite = _task_suite(data.once(TaskReader(alone).read)[0], encoders)
     if experiment.get(Claims) is not None:
         refuse_trained_claims(stages_among(models, workspace), suite, split, workspace)
     data.make(suite)

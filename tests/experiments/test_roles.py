@@ -199,7 +199,7 @@ def test_a_live_teacher_reads_with_the_prompts_of_the_teacher(
     theirs = Reading(24, Prompts("query text: ", "passage of: "))
     hp = pkd.HyperParameters(batch_size=16)
     for setting in (
-        given.sketch(given.teacher.published()),
+        given.of(given.teacher.published()).sketch(),
         prepare(given, workspace, Embedding(local=True)).setting,
     ):
         assert setting.teacher_reading == theirs
@@ -271,10 +271,10 @@ def test_prompts_come_from_the_folder_by_name_or_from_the_user(
 def test_a_prompt_as_long_as_the_longest_text_is_refused(path: str, experiment: Experiment) -> None:
     long = changed(experiment, {path: "cat " * 15})
     with pytest.raises(BadInput, match=rf"{path} must be shorter"):
-        long.sketch(long.teacher.published())
-    changed(experiment, {path: "cat " * 12}).sketch(experiment.teacher.published())
+        long.of(long.teacher.published()).sketch()
+    changed(experiment, {path: "cat " * 12}).of(experiment.teacher.published()).sketch()
     owner = path.partition(".")[0]
-    changed(long, {f"{owner}.max_length": 32}).sketch(long.teacher.published())
+    changed(long, {f"{owner}.max_length": 32}).of(long.teacher.published()).sketch()
 
 
 def test_an_unknown_role_and_prompts_with_claims_are_refused() -> None:

@@ -230,7 +230,7 @@ def test_a_student_starts_from_the_first_teacher_that_is_a_model(
 ) -> None:
     (first, _), own = several.teacher.each, several.student
     turned = changed(several, {"teacher.members": [files[1], {"name": first.name}]})
-    assert own.base(turned.teacher.resolve()) == own.base(first.resolve())
+    assert own.of(turned.teacher.resolve()).base == own.of(first.resolve()).base
     vectors = changed(several, {"teacher.members": files})
     with pytest.raises(BadInput, match=r"student\.checkpoint must be given where the teacher is no model"):
         check_plans(load_method("mse"), vectors, [{}])
@@ -525,9 +525,9 @@ def test_lengths_are_each_teachers_own(several: Experiment, second: Path) -> Non
     entries = [{"name": several.teacher.each[0].name, "max_length": 12}, {"name": str(second)}]
     given = replace(changed(several, {"teacher.members": entries}), max_length=0)
     found = given.teacher.resolve()
-    assert given.lengths(found) == (12, 32)
-    settled = found.having(lengths=given.lengths(found))  # how a sweep measures them
+    assert given.of(found).lengths == (12, 32)
+    settled = found.having(lengths=given.of(found).lengths)  # how a sweep measures them
     assert settled.fingerprint == found.fingerprint
     assert isinstance(settled, Ensemble) and settled.lengths == (12, 32)
-    assert given.common_length(found) == 12  # of the teacher that the student starts from
+    assert given.of(found).common_length == 12  # of the teacher that the student starts from
     assert isinstance(found, Ensemble) and isinstance(found.lead, Model)

@@ -156,7 +156,7 @@ def test_a_student_that_keeps_trained_layers_of_a_partly_random_checkpoint_is_in
 
 def test_parts_that_are_random_by_design_are_a_note(healthy: Experiment, examine: Examine) -> None:
     module = load_method("ibkd")
-    spec = healthy.student.spec(healthy.teacher.resolve(), 0).replace(projection=8)
+    spec = healthy.student.of(healthy.teacher.resolve()).spec(0).replace(projection=8)
     assert module is not None
     from stillhouse.preflight.trained_weights import _by_design
 

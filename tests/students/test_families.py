@@ -181,9 +181,9 @@ def test_an_exported_student_has_its_own_prompts_in_stock_too(
     choice = TransformerChoice(layers=(0, 3), prompts=prompts)
     if name == "embeddinggemma2":
         with pytest.raises(BadInput, match="keep all of its layers"):
-            choice.spec(teacher, 0).build()
+            choice.of(teacher).spec(0).build()
         choice = TransformerChoice(keep=4, prompts=prompts)
-    student: Any = choice.spec(teacher, 0).build()
+    student: Any = choice.of(teacher).spec(0).build()
     encoder = StudentEncoder(student, student.tokenizer.path, 40, prompts=prompts)
     assert write_format("sentence-transformers", encoder, tmp_path / "export", TEXTS) > 0.9999
     expected = stock_vectors(tmp_path / "export")
@@ -196,7 +196,7 @@ def test_an_exported_student_has_its_own_prompts_in_stock_too(
 
 def test_all_layers_and_the_dense_ones_are_the_teacher(make_family: Callable[[str], Path]) -> None:
     folder = make_family("embeddinggemma")
-    student: Any = TransformerChoice(keep=4).spec(TeacherChoice(str(folder)).published(), 0).build()
+    student: Any = TransformerChoice(keep=4).of(TeacherChoice(str(folder)).published()).spec(0).build()
     encoder = StudentEncoder(student, student.tokenizer.path, 40)
     assert lowest_cosine(encoder.encode(TEXTS), stock_vectors(folder)[PLAIN]) > 0.9999
 
@@ -257,7 +257,7 @@ def test_a_teacher_that_cuts_on_the_left_has_the_ends_in_store_and_export(
     assert lowest_cosine(expected, stock_vectors(make_family("mpnet"))[PLAIN]) < 0.999
     teacher = TeacherChoice(str(folder)).published()
     assert lowest_cosine(stored(workspace, teacher, PLAIN), expected) > 0.99999
-    student: Any = TransformerChoice(keep=4).spec(teacher, 0).build()
+    student: Any = TransformerChoice(keep=4).of(teacher).spec(0).build()
     encoder = StudentEncoder(student, student.tokenizer.path, 40)
     assert lowest_cosine(encoder.encode(LONG), expected) > 0.99999
     # A graph of such a teacher is compared in test_onnx_stock.py.

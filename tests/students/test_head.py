@@ -95,7 +95,7 @@ def make_teacher(make_model: MakeModel, tmp_path_factory: pytest.TempPathFactory
 def student_of(teacher: Path, choice: StudentChoice | None = None, **given: Any) -> TransformerStudent:
     """The student of an experiment with this teacher, with all of its layers."""
     choice = choice or TransformerChoice(keep=4, **given)
-    student: TransformerStudent = choice.spec(TeacherChoice(str(teacher)).published(), 0).build()
+    student: TransformerStudent = choice.of(TeacherChoice(str(teacher)).published()).spec(0).build()
     return student
 
 
@@ -210,7 +210,7 @@ def test_the_pooler_is_the_architectures_own(
     reader = open_store(workspace, store)
     np.testing.assert_allclose(np.asarray(reader.gather(reader.rows)), expected, rtol=1e-4, atol=1e-5)
 
-    student = TransformerChoice(keep=4).spec(teacher, 0).build()
+    student = TransformerChoice(keep=4).of(teacher).spec(0).build()
     encoder = StudentEncoder(student, student.tokenizer.path, 62)
     np.testing.assert_allclose(encoder.encode(TEXTS), expected, rtol=1e-4, atol=1e-5)
     assert {"pooler.weight", "pooler.bias"} <= {name for name, _ in student.named_parameters()}
@@ -238,10 +238,10 @@ def test_models_without_a_pooler_are_told_apart(make_model: MakeModel, make_teac
         student_of(make_teacher("qwen3", "last"), pooling="pooler")
     teacher = TeacherChoice(make_model("bert").path, pooling="pooler").published()
     choice = TransformerChoice(keep=4, checkpoint=make_model("modernbert").path)
-    assert choice.head(teacher).pooling == "cls"
-    (remark,) = choice.remarks(teacher, 40)
+    assert choice.of(teacher).head.pooling == "cls"
+    (remark,) = choice.of(teacher).remarks(40)
     assert "cls pooling" in remark and "student.pooling" in remark
-    assert RecurrentChoice(unit=2).head(teacher).pooling == "cls"
+    assert RecurrentChoice(unit=2).of(teacher).head.pooling == "cls"
 
 
 def stock_head(base: Model, pooling: str, normalize: bool) -> FloatArray:
@@ -436,7 +436,7 @@ def test_linear_layers_after_the_pooling_stay(
     teacher = TeacherChoice(str(folder)).published()
     assert head_of(teacher).dense and head_of(TeacherChoice(str(tmp_path / "export")).published()).dense
     assert str(head_of(teacher)) == "mean pooling, a dense layer, vectors of length 1"
-    assert not TransformerChoice().remarks(teacher, 40)
+    assert not TransformerChoice().of(teacher).remarks(40)
     live = TransformerStudent(teacher, pooling="own", normalize=None)
     vectors = StudentEncoder(live, live.tokenizer.path, 40).encode(TEXTS)
     np.testing.assert_allclose(vectors, expected, rtol=1e-4, atol=2e-5)
@@ -449,13 +449,13 @@ def test_a_student_goes_on_from_the_export_of_one_with_a_kept_projection(
     first = TransformerStudent(teacher, (0, 3), projection=8, freeze_words=True)
     export_student(first, first.tokenizer.path, 40, tmp_path / "first")
     expected = StudentEncoder(first, first.tokenizer.path, 40).encode(TEXTS)
-    spec = TransformerChoice(checkpoint=str(tmp_path / "first"), layers="all").spec(teacher, 0)
+    spec = TransformerChoice(checkpoint=str(tmp_path / "first"), layers="all").of(teacher).spec(0)
     again = spec.build()
     np.testing.assert_allclose(
         StudentEncoder(again, again.tokenizer.path, 40).encode(TEXTS), expected, atol=2e-5
     )
     assert again.dense.weight.requires_grad
-    without = TransformerChoice(checkpoint=str(tmp_path / "first"), keep=2, dense=False).spec(teacher, 0)
+    without = TransformerChoice(checkpoint=str(tmp_path / "first"), keep=2, dense=False).of(teacher).spec(0)
     assert without.build().dim == 32 and fingerprint(spec) != fingerprint(without)
 
     both: TransformerStudent = spec.replace(projection=16, seed=3).build()
@@ -476,16 +476,16 @@ def test_dense_layers_that_a_student_cannot_have_are_named(make_model: MakeModel
     folder = with_dense(make_model("bert"), tmp_path / "tanh", linear(32, 32), Dense(32, 8))
     teacher = TeacherChoice(str(folder)).published()
     assert head_of(teacher).others == ("Dense", "Dense") and not head_of(teacher).dense
-    (remark,) = TransformerChoice().remarks(teacher, 40)
+    (remark,) = TransformerChoice().of(teacher).remarks(40)
     assert remark.startswith("note: the student has no Dense, which ") and "tanh has" in remark
     with pytest.raises(BadInput, match=r"student.dense = true needs a checkpoint.*Leave student.dense out"):
-        TransformerChoice(dense=True).spec(teacher, 0)
+        TransformerChoice(dense=True).of(teacher).spec(0)
 
     plain = TeacherChoice(str(with_dense(make_model("bert"), tmp_path / "plain", linear(32, 8)))).published()
-    (remark,) = RecurrentChoice(unit=2).remarks(plain, 40)
+    (remark,) = RecurrentChoice(unit=2).of(plain).remarks(40)
     assert "the student has no Dense, which " in remark
-    assert StaticChoice(start="contextless").remarks(plain, 40)
-    assert not StaticChoice(pooling="mean").remarks(plain, 40)
+    assert StaticChoice(start="contextless").of(plain).remarks(40)
+    assert not StaticChoice(pooling="mean").of(plain).remarks(40)
 
 
 def test_poolings_that_no_student_has_fall_back_and_say_so(make_teacher: MakeTeacher) -> None:
@@ -493,8 +493,8 @@ def test_poolings_that_no_student_has_fall_back_and_say_so(make_teacher: MakeTea
     teacher = resolve_model(str(folder))
     assert head_of(teacher).pooling == "weightedmean"
     choice = TransformerChoice()
-    assert choice.head(teacher).pooling == "mean"
-    (remark,) = choice.remarks(teacher, 40)
+    assert choice.of(teacher).head.pooling == "mean"
+    (remark,) = choice.of(teacher).remarks(40)
     assert "weightedmean" in remark
     with pytest.raises(BadInput, match="weightedmean"):
         own_head(teacher)
@@ -509,7 +509,7 @@ def test_static_and_recurrent_students_take_the_norm_and_what_they_can_of_the_po
     static = student_of(folder, StaticChoice(start="contextless"))
     assert (recurrent.pooling, recurrent.normalize, static.normalize) == ("cls", normalize, normalize)
     model = resolve_model(str(folder))
-    assert StaticChoice(start="contextless").spec(model, 0).kwargs["pooling"] == "cls"
+    assert StaticChoice(start="contextless").of(model).spec(0).kwargs["pooling"] == "cls"
     turned = student_of(folder, RecurrentChoice(unit=2, pooling="max", normalize=not normalize))
     assert (turned.pooling, turned.normalize) == ("max", not normalize)
     with pytest.raises(BadInput, match=r"student\.pooling in"):
@@ -523,21 +523,21 @@ def test_a_student_of_another_checkpoint_pools_as_the_teacher(
 ) -> None:
     teacher = TeacherChoice(str(make_teacher("bert", "max", True))).published()
     choice = TransformerChoice(checkpoint=str(make_teacher("mpnet", "cls", length=24)))
-    student = choice.spec(teacher, 0).build()
+    student = choice.of(teacher).spec(0).build()
     assert (student.pooling, student.normalize) == ("max", True)
-    assert choice.length(teacher, 40) == 24  # as much as its checkpoint reads
-    assert "24 tokens" in choice.remarks(teacher, 40)[0]
-    assert replace(choice, max_length=30).length(teacher, 40) == 30
-    assert TransformerChoice().length(teacher, 40) == 40
+    assert choice.of(teacher).length(40) == 24  # as much as its checkpoint reads
+    assert "24 tokens" in choice.of(teacher).remarks(40)[0]
+    assert replace(choice, max_length=30).of(teacher).length(40) == 30
+    assert TransformerChoice().of(teacher).length(40) == 40
 
 
 def test_lengths_are_those_of_the_folder(
     make_teacher: MakeTeacher, make_model: MakeModel, tmp_path: Path
 ) -> None:
     teacher = TeacherChoice(str(make_teacher("bert", "cls", length=24))).published()
-    assert Experiment(teacher=TeacherChoice(teacher.path)).lengths(teacher) == (24,)
-    assert Experiment(teacher=TeacherChoice(teacher.path), max_length=16).lengths(teacher) == (16,)
-    setting = Experiment(student=TransformerChoice(max_length=12)).sketch(teacher)
+    assert Experiment(teacher=TeacherChoice(teacher.path)).of(teacher).lengths == (24,)
+    assert Experiment(teacher=TeacherChoice(teacher.path), max_length=16).of(teacher).lengths == (16,)
+    setting = Experiment(student=TransformerChoice(max_length=12)).of(teacher).sketch()
     assert setting.max_length == 12
     shutil.copytree(make_model("roberta").path, tmp_path / "raw")
     raw = resolve_model(str(tmp_path / "raw"))
@@ -609,7 +609,7 @@ def test_a_regression_normalises_both_sides_or_neither(make_teacher: MakeTeacher
         experiment = Experiment(
             teacher=TeacherChoice(teacher.path), student=TransformerChoice(normalize=ours)
         )
-        setting = replace(experiment.sketch(teacher), teacher=teacher)
+        setting = replace(experiment.of(teacher).sketch(), teacher=teacher)
         for method in (mse, pkd):
             stage = method.plan(method.HyperParameters(), setting)
             distil = next(stage.chain())

@@ -125,6 +125,8 @@ def require_corpus(experiment: Experiment) -> None:
                 f"the corpus {corpus!r} does not exist. Give a file, a folder, a glob, s3://…, gs://… or "
                 "hf:name."
             )
+    for kind in experiment.kinds:
+        kind.reader.check_files()
 
 
 def flags_of(options: Namespace) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from stillhouse.core.errors import require
 from stillhouse.core.type_casts import check_types
-from stillhouse.corpora.wordnet import wordnet_files
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.values.data import Model
 
@@ -39,19 +38,6 @@ class Augmentation:
     def __bool__(self) -> bool:
         """Return whether there are any copies."""
         return bool(self.wordnet or self.translators)
-
-    def check(self) -> None:
-        """Refuse a WordNet or a translator that cannot be used, before any work.
-
-        Raises:
-            BadInput: The folder has no YAML files, or the models are no pair of translators.
-        """
-        from stillhouse.teachers.back_translation import check_translator
-
-        if self.wordnet:
-            wordnet_files(self.wordnet)
-        for model in self.translator_models():
-            check_translator(model)
 
     def translator_models(self) -> list[Model]:
         """The models of ``translators``.

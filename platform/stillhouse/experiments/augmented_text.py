@@ -16,7 +16,7 @@ from stillhouse.corpora.tables import open_texts, write_texts
 from stillhouse.corpora.text_variation import with_synonyms
 from stillhouse.corpora.wordnet import read_wordnet, wordnet_files
 from stillhouse.experiments.augmentation import Augmentation
-from stillhouse.teachers.back_translation import Translator, back_translated
+from stillhouse.teachers.back_translation import Translator, back_translated, check_translator
 from stillhouse.values.data import Model, TextTable
 
 if TYPE_CHECKING:
@@ -26,6 +26,18 @@ VERSION = 2
 
 Copies = Callable[["Texts", int], Iterator[str]]
 """From all texts and the number of a copy to one text for each."""
+
+
+def check_copies(augmentation: Augmentation) -> None:
+    """Refuse a WordNet or a translator that cannot be used, before any work.
+
+    Raises:
+        BadInput: The folder has no YAML files, or the models are no pair of translators.
+    """
+    if augmentation.wordnet:
+        wordnet_files(augmentation.wordnet)
+    for model in augmentation.translator_models():
+        check_translator(model)
 
 
 def augment_table(
@@ -45,7 +57,7 @@ def augment_table(
         and ``augmented_empty``.
 
     Raises:
-        BadInput: See `Augmentation.check`.
+        BadInput: See `check_copies`.
     """
     if not augmentation:
         return sentences, {}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from stillhouse.core.errors import require
-from stillhouse.core.modules import module_names
+from stillhouse.core.modules import module_names, named
 from stillhouse.values.kinds import Kind
 
 if TYPE_CHECKING:
@@ -92,9 +92,8 @@ class DataKind(Kind[P]):
 
     @property
     def reader(self) -> "Reader[Any, P]":
-        """What reads it, whose module is loaded when it is needed: the values stay light."""
-        module, _, name = self.read_by.partition(":")
-        reader: Reader[Any, P] = getattr(importlib.import_module(module), name)(self)
+        """What reads it."""
+        reader: Reader[Any, P] = named(self.read_by)(self)
         return reader
 
 
@@ -107,6 +106,9 @@ class Reader(Generic[K, P]):
 
     def __init__(self, kind: K) -> None:
         self.kind = kind
+
+    def check_files(self) -> None:
+        """Refuse missing files that are read later; commands ask for it, plans alone do without them."""
 
     def check(self, experiment: "Experiment") -> None:
         """Refuse missing or malformed files before any work.

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.corpora.reading.labelled import read_labelled, read_scored
 from stillhouse.corpora.reading.sources import list_files
-from stillhouse.evaluation.search.indexes import check_index, parse_index
+from stillhouse.evaluation.search.index_options import parse_index
+from stillhouse.evaluation.search.indexes import check_index
 from stillhouse.experiments.data_kind import Reader
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.scores import Scores
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class PairReader(Reader[Pairs, PairData]):
     """The reader of labelled pairs."""
 
-    def check(self, experiment: "Experiment") -> None:
+    def check_files(self) -> None:
         """Refuse missing files."""
         if self.kind.path:
             list_files(self.kind.path, "file of pairs")

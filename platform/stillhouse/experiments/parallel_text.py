@@ -42,12 +42,15 @@ ACCURACY = "translation_mean_accuracy"
 class ParallelReader(Reader[Parallel, ParallelData]):
     """The reader of parallel text."""
 
-    def check(self, experiment: "Experiment") -> None:
-        """Refuse missing files of translations, and missing STS sets."""
+    def check_files(self) -> None:
+        """Refuse missing files of translations."""
         for text in filter(None, (self.kind.corpora, self.kind.contrast)):
             for corpus in parallel_corpora(text):
                 for side in filter(None, (corpus.source, corpus.target)):
                     list_files(side, "parallel corpus")
+
+    def check(self, experiment: "Experiment") -> None:
+        """Refuse missing STS sets."""
         if experiment.selection.by == "stsb":
             resolve_crosslingual_sts(experiment.selection.data_root, "stsb", "dev")
 

@@ -27,6 +27,7 @@ from stillhouse.experiments.kinds.sentences import Sentences, summary_of_sentenc
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.experiments.shares import counted, cut
 from stillhouse.experiments.teacher_placement import Embedding
+from stillhouse.experiments.with_teacher import WithTeacher
 from stillhouse.students.head import dimension_of, head_of
 from stillhouse.teachers.choosing import Chooser
 from stillhouse.teachers.embedding import resolve_compute
@@ -116,7 +117,7 @@ class Preparation:
     def teacher(self) -> Teacher:
         """The experiment's teacher."""
         teacher = self.found or self.experiment.teacher.resolve()
-        self.experiment.check_teacher_prompts(teacher)
+        self.experiment.of(teacher).check_teacher_prompts()
         for line in self.experiment.teacher.remarks(teacher):
             say(f"  {line}")
         for member in teacher.members:
@@ -125,15 +126,13 @@ class Preparation:
         return teacher
 
     @cached_property
-    def lengths(self) -> tuple[int, ...]:
-        """Tokens per text that each teacher reads."""
-        return self.experiment.lengths(self.teacher)
+    def _models(self) -> WithTeacher:
+        return self.experiment.of(self.teacher)
 
     def read_by_student(self, role: str) -> TokenLimit:
         """Return the part of a text of a role that the student reads."""
-        student = self.experiment.student
-        length = student.length(self.teacher, self.experiment.common_length(self.teacher))
-        return TokenLimit(student.base(self.teacher), length, student.prompts.of(role))
+        models, prompts = self._models, self.experiment.student.prompts
+        return TokenLimit(models.student.base, models.student_length, prompts.of(role))
 
     @cached_property
     def compute(self) -> str:
@@ -149,7 +148,7 @@ class Preparation:
 
     def store(self, texts: TextTable, role: str = PLAIN) -> TableStore:
         """The teacher's vectors of some texts of a role; naming a store embeds nothing."""
-        store = teacher_store(texts, self.teacher, role, lengths=self.lengths, compute=self.compute)
+        store = teacher_store(texts, self.teacher, role, lengths=self._models.lengths, compute=self.compute)
         return self.runtimes.choose(store)
 
     def once(self, read: "Callable[[Preparation], T]") -> T:
@@ -234,23 +233,23 @@ class Preparation:
     @cached_property
     def whole(self) -> Setting:
         """The setting with all of the rows, as it is named before anything of it is made."""
-        experiment = self.experiment
-        experiment.check_prompts(self.teacher)
-        for line in experiment.student.remarks(self.teacher, experiment.common_length(self.teacher)):
+        experiment, models = self.experiment, self._models
+        models.check_prompts()
+        for line in models.student.remarks(models.common_length):
             say(f"  {line}")
         for kind in self.kinds:
             self.get(type(kind))
         data = {key: value for key, value in self.data.items() if value is not None}
         fine_tuned = any(kind.counts_as == "labels" and kind.key in data for kind in experiment.kinds)
         return Setting(
-            teacher=self.teacher.having(lengths=self.lengths),
-            student=experiment.student.spec(self.teacher, experiment.seed),
+            teacher=self.teacher.having(lengths=self._models.lengths),
+            student=models.student.spec(experiment.seed),
             dev=self.dev,
             data=data,
             teacher_dim=dimension_of(self.teacher) if Sentences.key in data else 0,
             finetune_budget=experiment.budget.settled().finetune if fine_tuned else 0,
             autocast=self.compute,
-            **experiment.stage_settings(self.teacher),
+            **models.stage_settings(),
         )
 
     @cached_property

@@ -10,8 +10,11 @@ from stillhouse.corpora.search_task import SearchTask, TaskFiles, check_task, re
 from stillhouse.corpora.synthetic_task import Sizes, synthetic_task
 from stillhouse.evaluation.pool import Pool
 from stillhouse.evaluation.retrieval import DocSearch
+from stillhouse.evaluation.search.index_options import parse_index
+from stillhouse.evaluation.search.indexes import check_index
 from stillhouse.experiments.data_kind import Measure, Reader
 from stillhouse.experiments.kinds.collection import METRICS, SEARCH, SIZES, SearchCollection, SearchData
+from stillhouse.experiments.selection import WITHOUT_FAISS
 from stillhouse.experiments.sentence_tables import read_options
 from stillhouse.experiments.sources_read import collection_read
 from stillhouse.values.data import Collection, TableStore, TextTable
@@ -25,7 +28,9 @@ class SearchReader(Reader[SearchCollection, SearchData]):
     """The reader of a search collection."""
 
     def check(self, experiment: "Experiment") -> None:
-        """Refuse a folder whose queries or judgements cannot be used."""
+        """Refuse an index that FAISS here lacks, and a folder whose queries or judgements cannot be used."""
+        if (index := experiment.selection.index) not in WITHOUT_FAISS:
+            check_index(parse_index(index))
         if self.kind.path:
             check_task(self.files)
 

@@ -16,7 +16,7 @@ from stillhouse.corpora.reading.sources import CORPUS, Reading
 from stillhouse.corpora.splits import LEAST_TEXTS, say_split, split_table
 from stillhouse.evaluation.agreement import Agreement
 from stillhouse.evaluation.sts import STS, resolve_sts, sts_sets
-from stillhouse.experiments.augmented_text import augment_table
+from stillhouse.experiments.augmented_text import augment_table, check_copies
 from stillhouse.experiments.data_kind import Measure, Reader
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.source import PYDOCS, Source
@@ -41,7 +41,7 @@ class SentenceReader(Reader[Sentences, SentenceData]):
         """Refuse missing STS sets and copies that cannot be made."""
         if experiment.selection.by == "stsb":
             resolve_sts(experiment.selection.data_root, "dev", ("STSB",))
-        self.kind.augmentation.check()
+        check_copies(self.kind.augmentation)
         for source in self.kind.sources or (self.kind,):
             read_options(source)
 
@@ -58,7 +58,7 @@ class SentenceReader(Reader[Sentences, SentenceData]):
     def read(self, context: "Preparation") -> tuple[Texts, Texts, Texts]:
         """The training, dev and test sentences, each as a table of texts, or as one of each source."""
         kind = self.kind
-        kind.augmentation.check()
+        check_copies(kind.augmentation)
         context.facts |= {"corpus": kind.described}
         if kind.sources:
             return _read_mix(kind, context)

@@ -49,7 +49,7 @@ MOST_WORDS = 200_000
 class VocabularyReader(Reader[WordVectors, Model]):
     """The reader of word vectors."""
 
-    def check(self, experiment: "Experiment") -> None:
+    def check_files(self) -> None:
         """Refuse a missing file."""
         if self.kind.vectors != COUNT:
             list_files(self.kind.vectors, "file of word vectors")

@@ -105,7 +105,7 @@ class Planned:
 
     def reading(self) -> TableStore:
         """The store of a sample of the texts to distil on, which need not exist."""
-        lengths = self.experiment.lengths(self.teacher)
+        lengths = self.experiment.of(self.teacher).lengths
         texts = TextTable("sample")
         return teacher_store(texts, self.teacher, self.role, lengths=lengths, compute=self.compute)
 
@@ -129,7 +129,7 @@ def sketched(
         teacher: What the experiment's teacher resolves to.
         device: Where teacher and students run.
     """
-    setting = dataclasses.replace(experiment.sketch(teacher), teacher_dim=dimension_of(teacher))
+    setting = dataclasses.replace(experiment.of(teacher).sketch(), teacher_dim=dimension_of(teacher))
     return Planned(experiment, teacher, setting, method.plan(hp, setting), workspace, device)
 
 

@@ -90,7 +90,7 @@ def train_at(
     plans = []
     teacher = teacher or experiment.teacher.resolve()
     print_concerns(at_start(method, hp, experiment, workspace, teacher, device=embedding.device))
-    kinds = kinds_read(method, hp, experiment, experiment.sketch(teacher))
+    kinds = kinds_read(method, hp, experiment, experiment.of(teacher).sketch())
     for place, fraction in enumerate(fractions):
         given = changed(experiment, {"budget.fraction": fraction})
         again = refresh and place == 0

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import require
 from stillhouse.core.type_casts import check_types
+from stillhouse.evaluation.search.index_options import parse_index
 from stillhouse.experiments.columns import Columns
 from stillhouse.experiments.data_kind import DataKind, check_count
 from stillhouse.experiments.text_in_memory import IN_MEMORY, held_rows
@@ -65,8 +66,6 @@ class Pairs(Columns, DataKind[PairData]):
             require(given is None or given >= 0, f"pairs.{name} >= 0", **{name: given})
         self.mining.check(self.number_mined)
         if self.mining.index != "exact":
-            from stillhouse.evaluation.search.indexes import parse_index
-
             parse_index(self.mining.index)
 
     @property

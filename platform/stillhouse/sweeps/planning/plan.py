@@ -175,7 +175,7 @@ def plan_sweep(options: SweepOptions, workspace: Workspace, request: Request) ->
 def plan_training(training: Training, workspace: Workspace, request: Request, *, refresh: bool) -> Plan:
     """Plan the training of one student; see `plan_sweep`."""
     method, hp, experiment, teacher = training.method, training.hp, training.experiment, training.teacher
-    kinds = kinds_read(method, hp, experiment, experiment.sketch(teacher))
+    kinds = kinds_read(method, hp, experiment, experiment.of(teacher).sketch())
     data = Preparation(experiment, workspace, request.embedding, refresh, kinds, teacher)
     with counted(data, lambda data: [method.plan(hp, data.setting)]) as known:
         stage = method.plan(hp, with_rows(known.setting, known))

@@ -8,10 +8,10 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent / "platform" / "stillhouse"
 FILES = sorted(PACKAGE.rglob("*.py"))
 CEILINGS = {
-    "lines": 70_503,
+    "lines": 70_511,
     "rooms": 18,
     "names of several files": 25,
-    "imports within functions": 266,
+    "imports within functions": 259,
     "questions about the kind of a teacher or store": 1,
     "longest function": 59,
 }

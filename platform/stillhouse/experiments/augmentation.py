@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from stillhouse.core.errors import require
 from stillhouse.core.type_casts import check_types
-from stillhouse.teachers.weights import resolve_model
-from stillhouse.values.data import Model
 
 
 @dataclass(frozen=True)
@@ -38,18 +36,3 @@ class Augmentation:
     def __bool__(self) -> bool:
         """Return whether there are any copies."""
         return bool(self.wordnet or self.translators)
-
-    def translator_models(self) -> list[Model]:
-        """The models of ``translators``.
-
-        Raises:
-            BadInput: There are not two of them, or one does not exist.
-        """
-        named = [name.strip() for name in self.translators.split(",") if name.strip()]
-        require(
-            len(named) in (0, 2) and bool(named) == bool(self.translators),
-            "augmentation.translators must be two models, there and back, with a comma between",
-            translators=self.translators,
-            remedy="Such as Helsinki-NLP/opus-mt-en-de,Helsinki-NLP/opus-mt-de-en.",
-        )
-        return [resolve_model(name) for name in named]

@@ -178,11 +178,11 @@ class Experiment:
         Raises:
             BadInput: The teacher or a kind of data refuses what it is given.
         """
-        self.teacher.check()
+        self.teacher.finder.check()
         for kind in self.kinds:
             kind.reader.check(self)
 
     def of(self, teacher: Teacher) -> "WithTeacher":
-        """The experiment with its teacher, as `TeacherChoice.resolve` finds it."""
+        """The experiment with its teacher, as `Finder.resolve` finds it."""
         found: WithTeacher = named("stillhouse.experiments.with_teacher:WithTeacher")(self, teacher)
         return found

@@ -54,7 +54,7 @@ def check_mine(experiment: Experiment, output: Path) -> None:
             output=str(output),
             remedy="Name a new file.",
         )
-    experiment.teacher.resolve()
+    experiment.teacher.finder.resolve()
 
 
 def mine(

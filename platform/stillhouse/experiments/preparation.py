@@ -116,9 +116,9 @@ class Preparation:
     @cached_property
     def teacher(self) -> Teacher:
         """The experiment's teacher."""
-        teacher = self.found or self.experiment.teacher.resolve()
+        teacher = self.found or self.experiment.teacher.finder.resolve()
         self.experiment.of(teacher).check_teacher_prompts()
-        for line in self.experiment.teacher.remarks(teacher):
+        for line in self.experiment.teacher.finder.remarks(teacher):
             say(f"  {line}")
         for member in teacher.members:
             for each in kind_of(member.maker).understood(member):

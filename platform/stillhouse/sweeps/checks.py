@@ -337,7 +337,7 @@ def _checking(
     """Check an experiment; return its teacher, and what refuses hyper-parameters that cannot be planned."""
     check_needs(method, experiment)
     experiment.check()
-    teacher = experiment.teacher.resolve()
+    teacher = experiment.teacher.finder.resolve()
     setting = experiment.of(teacher).sketch()
     asymmetric = asymmetric_search(experiment)
     by_length = experiment.budget.batch_tokens > 0 or experiment.budget.length_window > 0

@@ -170,7 +170,7 @@ def source_of(
     named = name == experiment.teacher.name and experiment.teacher.is_model
     if source.model is None or not named or any(source.stated):
         return source
-    return replace(source, model=experiment.teacher.published())
+    return replace(source, model=experiment.teacher.finder.published())
 
 
 def _other(name: str, model: str, experiment: Experiment, workspace: Workspace) -> Source:

@@ -149,7 +149,7 @@ def measure_models(
     if not final:
         task = experiment.get(LabelledTask)
         if alone is None and task is not None:
-            figures |= _task_figures(data.once(task.read)[0], encoders[0], workspace)
+            figures |= _task_figures(data.once(TaskReader(task).read)[0], encoders[0], workspace)
         calibration = calibrated(data.settled(data.get(SearchCollection)), encoders[0], sources[0], workspace)
     about = figure_facts(suite, workspace)
     return Measurement(split, sources, measured, figures, data.facts_of(None), about, beside, calibration)

@@ -26,7 +26,8 @@ from harness import machine
 from stillhouse.core.types import FloatArray
 from stillhouse.corpora.published.judged import Entry
 from stillhouse.evaluation.search.exact import Ranking, merge, shards
-from stillhouse.evaluation.search.indexes import build_index, parse_index, recall_of_exact, search_index
+from stillhouse.evaluation.search.index_options import parse_index
+from stillhouse.evaluation.search.indexes import build_index, recall_of_exact, search_index
 from stillhouse.evaluation.search.passage_vectors import PassageVectors, write_vectors
 from stillhouse.evaluation.search.sharded import search_shard
 

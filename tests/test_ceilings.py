@@ -8,10 +8,10 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent / "platform" / "stillhouse"
 FILES = sorted(PACKAGE.rglob("*.py"))
 CEILINGS = {
-    "lines": 70_588,
+    "lines": 70_519,
     "rooms": 18,
     "names of several files": 14,
-    "imports within functions": 310,
+    "imports within functions": 244,
     "questions about the kind of a teacher or store": 1,
     "longest function": 59,
 }

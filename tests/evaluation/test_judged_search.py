@@ -34,7 +34,7 @@ from stillhouse.evaluation.metrics import Values
 from stillhouse.evaluation.retrieval import DocSearch
 from stillhouse.evaluation.search import exact
 from stillhouse.evaluation.search.exact import TILE, Ranking, merge, search_stream
-from stillhouse.evaluation.search.indexes import parse_index
+from stillhouse.evaluation.search.index_options import parse_index
 from stillhouse.evaluation.search.passage_vectors import PassageVectors, vectors_folder
 from stillhouse.evaluation.search.sharded import search_shard
 from stillhouse.evaluation.trec_runs import open_run, query_figures, read_run, run_figures, write_run

@@ -11,13 +11,8 @@ from rows import each_row
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.published.judged import Entry
 from stillhouse.evaluation.search.exact import TILE, merge, search, search_stream, shards
-from stillhouse.evaluation.search.indexes import (
-    build_index,
-    check_index,
-    parse_index,
-    recall_of_exact,
-    search_index,
-)
+from stillhouse.evaluation.search.index_options import parse_index
+from stillhouse.evaluation.search.indexes import build_index, check_index, recall_of_exact, search_index
 from stillhouse.evaluation.search.passage_vectors import PART, PassageVectors, part_path, write_vectors
 from stillhouse.evaluation.search.sharded import search_files, search_shard
 

@@ -99,7 +99,7 @@ def test_back_translation_resumes_where_it_was_stopped(
 
     monkeypatch.setattr(augmented_text, "Translator", Echo)
     models = [Model("a", "von"), Model("b", "from")]
-    monkeypatch.setattr(Augmentation, "translator_models", lambda self: models)
+    monkeypatch.setattr(augmented_text, "translators_of", lambda _: models)
     experiment = Augmentation(translators="a,b")
     with pytest.raises(KeyboardInterrupt):
         augment_table(experiment, Barrier(workspace), table, "cpu")

@@ -110,7 +110,7 @@ def test_what_needs_a_model_is_refused(by_endpoint: Experiment, workspace: Works
     with pytest.raises(BadInput, match=r"student\.checkpoint must be given"):
         prepare(changed(by_endpoint, {"student.checkpoint": ""}), workspace, Embedding(local=True))
     with pytest.raises(BadInput, match="needs the teacher as a model"):
-        by_endpoint.teacher.published()
+        by_endpoint.teacher.finder.published()
 
 
 @each_row(

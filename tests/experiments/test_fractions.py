@@ -45,11 +45,11 @@ def share(of: str, fraction: float = 0.5) -> Budget:
 def planned(tiny_model: Path, *, labelled: bool = True) -> Setting:
     """Return a setting with all kinds of data, none of which exists on disk."""
     experiment = Experiment(student=TransformerChoice(str(tiny_model)))
-    setting = experiment.sketch(resolve_model(str(tiny_model)))
+    setting = experiment.of(resolve_model(str(tiny_model))).sketch()
     task = LabelledTask(name="sst2", root="nowhere", wordnet="nowhere")
     kinds: tuple[DataKind[Any], ...] = (Parallel("de=x"), task, WordVectors(), Claims("nowhere"))
     for kind in kinds:
-        setting = setting.having(type(kind), kind.sketch(experiment))
+        setting = setting.having(type(kind), kind.reader.sketch(experiment))
     return setting if labelled else setting.having(Pairs, None)
 
 

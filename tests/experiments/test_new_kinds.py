@@ -19,7 +19,7 @@ POEMS = '''
 from dataclasses import dataclass
 
 from stillhouse.core.errors import require
-from stillhouse.experiments.data_kind import DataKind
+from stillhouse.experiments.data_kind import DataKind, Reader
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,16 @@ class Poems(DataKind[str]):
     key = "poems"
     title = "poems"
     remedy = "Give --set poems.path=FILE."
+    read_by = f"{__name__}:PoemReader"
     path: str = ""
     lines: int = 4
 
     def __post_init__(self) -> None:
         require(self.lines > 0, "poems.lines > 0", lines=self.lines)
+
+
+class PoemReader(Reader[Poems, str]):
+    """The reader of poems, which a kind with light imports may have in its own file."""
 
     def sketch(self, experiment: object) -> str:
         return "no poem"

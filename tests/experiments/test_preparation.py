@@ -108,7 +108,7 @@ def test_the_student_keeps_the_requested_layers(
     changes: dict[str, object], layers: tuple[int, ...], tiny_model: Path
 ) -> None:
     choice = experiment_of({"student": changes}).student
-    student = choice.spec(resolve_model(str(tiny_model)), seed=0)
+    student = choice.of(resolve_model(str(tiny_model))).spec(seed=0)
     assert student.kwargs["layers"] == layers
 
 

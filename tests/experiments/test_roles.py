@@ -115,7 +115,7 @@ def test_every_column_is_embedded_with_the_prompt_of_its_role(
     agreement.build(workspace=workspace)(model)
     assert set(model.read) == {role}
     assert sentences.examples.role("text") == role
-    shared = Sentences.share(sentences, 0.5)
+    shared = sentences.share(0.5)
     assert shared.examples.role("text") == role and shared.role == role
 
 
@@ -170,7 +170,7 @@ def test_search_encodes_queries_as_queries_and_passages_as_documents(workspace: 
 
 
 def test_a_teacher_is_measured_with_the_prompts_of_the_experiment(given: Experiment) -> None:
-    encoder = TeacherEncoder(given.teacher.published(), 24, "cpu")
+    encoder = TeacherEncoder(given.teacher.finder.published(), 24, "cpu")
     texts = ["cat 1", "dog 2 house"]
     np.testing.assert_allclose(
         encoder.encode_query(texts), encoder.encode([f"query text: {t}" for t in texts])
@@ -199,7 +199,7 @@ def test_a_live_teacher_reads_with_the_prompts_of_the_teacher(
     theirs = Reading(24, Prompts("query text: ", "passage of: "))
     hp = pkd.HyperParameters(batch_size=16)
     for setting in (
-        given.sketch(given.teacher.published()),
+        given.of(given.teacher.finder.published()).sketch(),
         prepare(given, workspace, Embedding(local=True)).setting,
     ):
         assert setting.teacher_reading == theirs
@@ -219,7 +219,7 @@ def test_a_live_teacher_reads_with_the_prompts_of_the_teacher(
     shutil.copytree(given.teacher.name, excluded)
     (pooling,) = excluded.glob("*_Pooling/config.json")
     write_json(pooling, {**read_json(pooling), "include_prompt": False})
-    left_out = changed(given, {"teacher.name": str(excluded)}).teacher.published()
+    left_out = changed(given, {"teacher.name": str(excluded)}).teacher.finder.published()
     with pytest.raises(BadInput, match="a live teacher must pool the tokens of its prompt too"):
         pkd.check(hp, setting.student, left_out)
     pkd.check(hp, setting.student, replace(left_out, prompts=Prompts()))
@@ -252,7 +252,7 @@ def test_prompts_come_from_the_folder_by_name_or_from_the_user(
         paths = {f"teacher.prompts.{role}": prompt for role, prompt in given.items()}
         chosen = changed(Experiment(), {"teacher.name": str(folder), **paths})
         assert experiment_of(as_mapping(chosen)) == chosen
-        return chosen.teacher.published().prompts
+        return chosen.teacher.finder.published().prompts
 
     assert prompts() == Prompts("query: ", "passage: ", "sts: ") == read_folder(folder).prompts
     assert prompts(plain="", query="@sts") == Prompts("sts: ", "passage: ", "")
@@ -271,10 +271,10 @@ def test_prompts_come_from_the_folder_by_name_or_from_the_user(
 def test_a_prompt_as_long_as_the_longest_text_is_refused(path: str, experiment: Experiment) -> None:
     long = changed(experiment, {path: "cat " * 15})
     with pytest.raises(BadInput, match=rf"{path} must be shorter"):
-        long.sketch(long.teacher.published())
-    changed(experiment, {path: "cat " * 12}).sketch(experiment.teacher.published())
+        long.of(long.teacher.finder.published()).sketch()
+    changed(experiment, {path: "cat " * 12}).of(experiment.teacher.finder.published()).sketch()
     owner = path.partition(".")[0]
-    changed(long, {f"{owner}.max_length": 32}).sketch(long.teacher.published())
+    changed(long, {f"{owner}.max_length": 32}).of(long.teacher.finder.published()).sketch()
 
 
 def test_an_unknown_role_and_prompts_with_claims_are_refused() -> None:

@@ -230,7 +230,7 @@ def test_a_student_starts_from_the_first_teacher_that_is_a_model(
 ) -> None:
     (first, _), own = several.teacher.each, several.student
     turned = changed(several, {"teacher.members": [files[1], {"name": first.name}]})
-    assert own.base(turned.teacher.resolve()) == own.base(first.resolve())
+    assert own.of(turned.teacher.finder.resolve()).base == own.of(first.finder.resolve()).base
     vectors = changed(several, {"teacher.members": files})
     with pytest.raises(BadInput, match=r"student\.checkpoint must be given where the teacher is no model"):
         check_plans(load_method("mse"), vectors, [{}])
@@ -438,7 +438,7 @@ def test_a_teacher_is_listed_once(several: Experiment, tiny_model: Path, tmp_pat
     with pytest.raises(BadInput, match=r"each teacher must be listed once.*larger weight"):
         check_plans(load_method("mse"), changed(several, {"teacher.members": twice}), [{}])
     other = [{"name": str(tiny_model)}, {"name": str(tiny_model), "prompts": {"plain": "the "}}]
-    found = changed(several, {"teacher.members": other}).teacher.resolve()
+    found = changed(several, {"teacher.members": other}).teacher.finder.resolve()
     assert isinstance(found, Ensemble) and found.weights == (0.5, 0.5)
 
 
@@ -449,7 +449,7 @@ def test_methods_that_run_the_teacher_are_refused(several: Experiment) -> None:
     with pytest.raises(BadInput, match=r"pkd runs or trains the teacher in its stage pkd, so it must be one"):
         check_plans(load_method("pkd"), several, [{}])
     with pytest.raises(BadInput, match=r"needs the teacher as a model.*2 teachers"):
-        several.teacher.published()
+        several.teacher.finder.published()
 
 
 def test_asymmetric_search_is_refused(several: Experiment, workspace: Workspace, tmp_path: Path) -> None:
@@ -475,10 +475,10 @@ def test_the_ensemble_is_measured_as_a_model(several: Experiment, workspace: Wor
     )
     figures, _ = figures_of(TestSuite(prepared.test.evaluators), encoder, workspace)
     assert figures["agreement_spearman_cosine"] > 0.999
-    single, _ = teacher(several.teacher.each[0].published(), 16, "cpu")
+    single, _ = teacher(several.teacher.each[0].finder.published(), 16, "cpu")
     assert figures_of(prepared.test, single, workspace)[0]["agreement_spearman_cosine"] < 0.99
     assert module is not None
-    parts = [teacher(each.published(), 16, "cpu")[1] for each in several.teacher.each]
+    parts = [teacher(each.finder.published(), 16, "cpu")[1] for each in several.teacher.each]
     count = sum(weight.numel() for part in parts if part is not None for weight in part.parameters())
     assert sum(weight.numel() for weight in module.parameters()) == count
 
@@ -514,9 +514,9 @@ def test_negatives_are_mined_by_all_teachers(
     changes = {"pairs.path": str(tmp_path / "pairs.jsonl"), "pairs.negatives": 2, "pairs.count": 0}
     given = changed(several, {**changes, "pairs.mining.relative_margin": 0.0})
     report = mine(given, workspace, LOCAL, tmp_path / "mined.jsonl")
-    assert report["pairs"] > 20 and report["teacher"] == given.teacher.resolve().name
+    assert report["pairs"] > 20 and report["teacher"] == given.teacher.finder.resolve().name
     row = json.loads((tmp_path / "mined.jsonl").read_text().splitlines()[0])
-    encoder, _ = teacher(given.teacher.resolve(), 16, "cpu")
+    encoder, _ = teacher(given.teacher.finder.resolve(), 16, "cpu")
     query, passage = encoder.encode([row["query"]])[0], encoder.encode([row["passage"]])[0]
     assert row["passage_cosine"] == pytest.approx(float(query @ passage), abs=5e-3)
 
@@ -524,10 +524,10 @@ def test_negatives_are_mined_by_all_teachers(
 def test_lengths_are_each_teachers_own(several: Experiment, second: Path) -> None:
     entries = [{"name": several.teacher.each[0].name, "max_length": 12}, {"name": str(second)}]
     given = replace(changed(several, {"teacher.members": entries}), max_length=0)
-    found = given.teacher.resolve()
-    assert given.lengths(found) == (12, 32)
-    settled = found.having(lengths=given.lengths(found))  # how a sweep measures them
+    found = given.teacher.finder.resolve()
+    assert given.of(found).lengths == (12, 32)
+    settled = found.having(lengths=given.of(found).lengths)  # how a sweep measures them
     assert settled.fingerprint == found.fingerprint
     assert isinstance(settled, Ensemble) and settled.lengths == (12, 32)
-    assert given.common_length(found) == 12  # of the teacher that the student starts from
+    assert given.of(found).common_length == 12  # of the teacher that the student starts from
     assert isinstance(found, Ensemble) and isinstance(found.lead, Model)

@@ -170,7 +170,7 @@ def test_a_share_of_the_texts_keeps_the_shares_of_the_sources(
     given: Experiment, workspace: Workspace
 ) -> None:
     value = prepared_of(given, workspace).setting[Sentences]
-    half = Sentences.share(value, 0.5)
+    half = value.share(0.5)
     rows = open_rows(workspace, half.examples)["text"]
     assert [int(((rows >= low) & (rows < high)).sum()) for low, high in ((0, 16), (16, 56), (56, 80))] == [
         8,

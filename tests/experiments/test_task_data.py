@@ -151,7 +151,7 @@ def test_the_teacher_embeds_the_sentences_only_if_a_stage_reads_its_vectors(
 
 def test_queries_and_pairs_of_the_documentation_are_not_read_for_a_task(tiny_model: Path, qqp: Path) -> None:
     given = experiment_of({"task": {"name": "qqp", "root": str(qqp)}, "teacher": {"name": str(tiny_model)}})
-    setting = given.sketch(resolve_model(str(tiny_model)))
+    setting = given.of(resolve_model(str(tiny_model))).sketch()
     plain, sra = load_method("bilstm_kd"), load_method("sra")
     alone = kinds_read(plain, plain.HyperParameters(kd_weight=0.0), given, setting)
     assert alone == {"sentences", "task", "words"}
@@ -166,7 +166,7 @@ def test_few_steps_are_said_with_the_flag_that_raises_them(
     train("sra", given, values=values, root=tmp_path / "runs")
     (line,) = [line for line in capfd.readouterr().err.splitlines() if "optimiser steps" in line]
     assert "sra 4, finetune 2. Below 200" in line and "Raise --distil-budget and --finetune-budget" in line
-    setting, sra = given.sketch(resolve_model(given.teacher.name)), load_method("sra")
+    setting, sra = given.of(resolve_model(given.teacher.name)).sketch(), load_method("sra")
     warn_of_few_steps(sra, sra.HyperParameters(), setting)
     assert not capfd.readouterr().err, "long stages are not mentioned"
 

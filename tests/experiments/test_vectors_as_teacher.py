@@ -100,7 +100,7 @@ def test_a_method_that_runs_the_teacher_is_refused_before_any_work(by_vectors: E
     ):
         check_plans(load_method("pkd"), by_vectors, [{}])
     with pytest.raises(BadInput, match="needs the teacher as a model"):
-        by_vectors.teacher.published()
+        by_vectors.teacher.finder.published()
 
 
 def test_a_student_needs_a_checkpoint_of_its_own(by_vectors: Experiment, workspace: Workspace) -> None:

@@ -14,7 +14,7 @@ from rows import each_row
 from transformers import BertConfig
 
 from stillhouse.core.errors import BadInput
-from stillhouse.experiments import student_choice
+from stillhouse.experiments import student_makers
 from stillhouse.experiments.fields import experiment_of
 from stillhouse.experiments.kinds.labelled_task import LabelledTask
 from stillhouse.methods import check_needs, hyper_parameters, load_method, probe, with_defaults
@@ -68,13 +68,15 @@ def placeholder(name: str, models: Path) -> Model:
 def plan(run: Run, models: Path) -> list[Stage]:
     """Plan a run as `train` does, without its data or models; return the stages."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(student_choice, "resolve_model", lambda name: placeholder(name, models))
-        patch.setattr(student_choice, "model_folder", lambda name: Path(placeholder(name, models).path))
+        patch.setattr(student_makers, "resolve_model", lambda name: placeholder(name, models))
+        patch.setattr(student_makers, "model_folder", lambda name: Path(placeholder(name, models).path))
         method = load_method(run.method)
         experiment = with_defaults(method, experiment_of(run.experiment))
         check_needs(method, experiment)
         teacher = placeholder(experiment.teacher.name, models)
-        setting = dataclasses.replace(experiment.sketch(teacher), finetune_budget=experiment.budget.finetune)
+        setting = dataclasses.replace(
+            experiment.of(teacher).sketch(), finetune_budget=experiment.budget.finetune
+        )
         hp = hyper_parameters(method, fixed_values(method, run.values, run.name), run.preset)
         probe(method, hp, setting, layers=layer_count(setting.student.kwargs["base"]))
         return list(method.plan(hp, setting).chain())

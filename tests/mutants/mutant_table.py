@@ -52,7 +52,7 @@ MUTANTS: list[Mutant] = [
         ("force_gold=name in (TRAIN, ALL)", "force_gold=True", "the misses of dev and test are hidden"),
     ),
     *mistakes(
-        "experiments/kinds/parallel.py",
+        "experiments/parallel_text.py",
         "sweeps/test_crosslingual.py",
         (
             "translation_measures(context.experiment.selection, data.dev, data.test)",
@@ -532,7 +532,7 @@ MUTANTS: list[Mutant] = [
     ),
     # Roles and prompts.
     *mistakes(
-        "experiments/negatives.py",
+        "experiments/labelled_pairs.py",
         "experiments/test_roles.py",
         ('store(pairs.columns["query"], QUERY)', 'store(pairs.columns["query"], DOCUMENT)', "roles swapped"),
     ),

@@ -71,7 +71,7 @@ def glance(workspace: Workspace) -> Examine:
     """Run the checks that stand at the start of every run, which read no text."""
 
     def run(experiment: Experiment) -> list[Finding]:
-        module, teacher = load_method("mse"), experiment.teacher.resolve()
+        module, teacher = load_method("mse"), experiment.teacher.finder.resolve()
         point = hyper_parameters(module, {"batch_size": 16})
         return from_the_worst(examination.at_start(module, point, experiment, workspace, teacher))
 
@@ -156,7 +156,7 @@ def test_a_student_that_keeps_trained_layers_of_a_partly_random_checkpoint_is_in
 
 def test_parts_that_are_random_by_design_are_a_note(healthy: Experiment, examine: Examine) -> None:
     module = load_method("ibkd")
-    spec = healthy.student.spec(healthy.teacher.resolve(), 0).replace(projection=8)
+    spec = healthy.student.of(healthy.teacher.finder.resolve()).spec(0).replace(projection=8)
     assert module is not None
     from stillhouse.preflight.trained_weights import _by_design
 
@@ -332,7 +332,7 @@ def test_scores_of_a_reranker_that_saturate_are_found(
 
     def examined(**values: Any) -> list[Finding]:
         point = hyper_parameters(method, {"batch_size": 16, **values}, "contrastive_kl")
-        planned = read(method, point, given, workspace, given.teacher.resolve(), "cpu")
+        planned = read(method, point, given, workspace, given.teacher.finder.resolve(), "cpu")
         return from_the_worst(labelled_saturation(planned))
 
     saturated, own = examined(temperature=1.0)
@@ -442,7 +442,7 @@ def test_the_memory_of_a_step_counts_the_texts_that_are_read(
     by_tokens = dataclasses.replace(plain, batch_tokens=1600)
     assert states(by_tokens) == 10 * states(plain), "1600 tokens, not 16 texts of 10"
     averaged = dataclasses.replace(plain, average=0.9)
-    here = Planned(healthy, healthy.teacher.resolve(), context.setting, plain, workspace)
+    here = Planned(healthy, healthy.teacher.finder.resolve(), context.setting, plain, workspace)
     more = disk_and_memory.training_bytes(here, averaged) - disk_and_memory.training_bytes(here, plain)
     assert more == 4 * disk_and_memory._parameters(plain.student)
     texts = sample_of(workspace, plain.examples.columns["text"], SAMPLE)[1]
@@ -468,7 +468,7 @@ def test_of_a_store_that_is_streamed_two_windows_of_shards_need_room(
     assert disk_and_memory.held_rows(1_000_000, 3) == 2 * 3 * ROWS_PER_SHARD
     assert disk_and_memory.held_rows(2_000_000, 1) == 2 * 2 * ROWS_PER_SHARD, "later shards are larger"
     assert disk_and_memory.held_rows(100, 3) == 100
-    teacher, method = healthy.teacher.resolve(), load_method("mse")
+    teacher, method = healthy.teacher.finder.resolve(), load_method("mse")
     whole = sketched(method, method.PRESETS["paper"], healthy, workspace, teacher, "cpu")
     many = changed(healthy, {"sentences.count": 30_000_000})
     whole = dataclasses.replace(whole, experiment=many, is_read=False)
@@ -499,7 +499,7 @@ def test_at_the_start_of_a_run_only_concerns_are_printed_and_little_time_is_spen
 ) -> None:
     module = load_method("mse")
     for given, printed in ((healthy, ""), (experiment, "stillhouse: error (weights): the teacher")):
-        teacher = given.teacher.resolve()
+        teacher = given.teacher.finder.resolve()
         start = time.process_time()
         print_concerns(examination.at_start(module, module.PRESETS["paper"], given, workspace, teacher))
         assert time.process_time() - start < 2
@@ -513,7 +513,7 @@ def test_a_folder_that_cannot_be_read_is_an_error_of_the_check_and_stops_no_run(
     """A run refuses it at its own time, with its own message."""
     shutil.copytree(trained_model, tmp_path / "model")
     broken = changed(healthy, {"teacher.name": str(tmp_path / "model")})
-    teacher, module = broken.teacher.resolve(), load_method("mse")
+    teacher, module = broken.teacher.finder.resolve(), load_method("mse")
     (tmp_path / "model" / "model.safetensors").write_bytes(b"no weights")
     planned = sketched(module, module.PRESETS["paper"], broken, workspace, teacher, "cpu")
     findings = examination.at_start(module, module.PRESETS["paper"], broken, workspace, teacher)
@@ -606,7 +606,7 @@ def test_the_plan_of_every_method_is_looked_at_and_its_own_random_words_are_no_e
     """The words of the small experiment are random, and lie in the workspace, as those that a run makes."""
     method, workspace = load_method(name), Workspace(Path(shared_context.root))
     setting = dataclasses.replace(shared_context.setting, distil_budget=4096, finetune_budget=4096)
-    teacher = experiment.teacher.resolve()
+    teacher = experiment.teacher.finder.resolve()
     # The small models have four layers of 32 dimensions.
     narrow = {"bottleneck": 8, "unit": 2} if name == "crosslingual" else {}
     stage = method.plan(hyper_parameters(method, narrow), setting)
@@ -660,7 +660,7 @@ def test_time_that_is_up_leaves_a_few_texts_of_everything(
 def test_it_says_whether_the_student_lives_in_its_teachers_space(
     method: str, answer: str, healthy: Experiment, workspace: Workspace
 ) -> None:
-    module, teacher = load_method(method), healthy.teacher.resolve()
+    module, teacher = load_method(method), healthy.teacher.finder.resolve()
     planned = sketched(module, module.PRESETS["paper"], healthy, workspace, teacher, "cpu")
     (finding,) = same_space(planned)
     assert (finding.check, finding.level) == ("space", "note") and answer in finding.found

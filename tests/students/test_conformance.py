@@ -198,7 +198,7 @@ def router(folder: Path) -> None:
 
 def asymmetric(folder: Path) -> None:
     """A student of two layers for the queries, and the model for the documents."""
-    teacher = TeacherChoice(str(folder)).published()
+    teacher = TeacherChoice(str(folder)).finder.published()
     queries = StudentEncoder(TransformerStudent(teacher, layers=(0, 2)), folder, 40)
     routed = folder.with_name("routed")
     with pytest.MonkeyPatch.context() as patched:
@@ -211,7 +211,7 @@ def asymmetric(folder: Path) -> None:
 def compact(folder: Path) -> None:
     """A student that repeats a layer, whose tied weights the folder has once."""
     base = folder.rename(folder.with_name("base"))
-    student = RecurrentStudent(TeacherChoice(str(base)).published(), unit=1, repeats=2)
+    student = RecurrentStudent(TeacherChoice(str(base)).finder.published(), unit=1, repeats=2)
     write_compact(student, base, 40, folder)
 
 
@@ -593,7 +593,7 @@ def test_every_path_gives_the_vectors_of_stock(
     name: str, make_layout: Callable[[str], Path], stock: Callable[[str], Stock], workspace: Workspace
 ) -> None:
     folder, layout, expected = str(make_layout(name)), LAYOUTS[name], stock(name).vectors
-    teacher, measured = TeacherChoice(folder).published(), find_model(folder, workspace).open()
+    teacher, measured = TeacherChoice(folder).finder.published(), find_model(folder, workspace).open()
     of_role = {role: np.asarray(encode_as(measured, role, TEXTS)) for role in expected}
     for role, vectors in stored(workspace, teacher, expected if layout.prompts else (QUERY,)).items():
         assert_equal(of_role[role], expected[role])
@@ -622,7 +622,7 @@ def test_what_is_not_honoured_is_refused_by_name(
 ) -> None:
     folder, refused = str(make_layout(name)), LAYOUTS[name].refused
     with pytest.raises(BadInput, match=refused):
-        TeacherChoice(folder).published()
+        TeacherChoice(folder).finder.published()
     if name not in MEASURED:
         with pytest.raises(BadInput, match=refused):
             find_model(folder, workspace)
@@ -653,7 +653,7 @@ def test_every_export_of_the_whole_teacher_is_the_teacher(
     tmp_path: Path,
     workspace: Workspace,
 ) -> None:
-    encoder = live(TeacherChoice(str(make_layout(name))).published())
+    encoder = live(TeacherChoice(str(make_layout(name))).finder.published())
     write_format(form, encoder, tmp_path / "export", TEXTS)
     read = find_model(str(tmp_path / "export"), workspace).open()
     for role, vectors in stock(name).vectors.items():

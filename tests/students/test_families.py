@@ -151,7 +151,7 @@ def test_a_store_has_the_vectors_of_stock_queries_and_documents(
     name: str, make_family: Callable[[str], Path], workspace: Workspace
 ) -> None:
     expected = stock_vectors(make_family(name))
-    teacher = TeacherChoice(str(make_family(name))).published()
+    teacher = TeacherChoice(str(make_family(name))).finder.published()
     found = stored_in(workspace, teacher, expected)
     for role in expected:
         assert lowest_cosine(found[role], expected[role]) > 0.9999, role
@@ -176,27 +176,27 @@ def test_a_store_has_the_vectors_of_stock_queries_and_documents(
 def test_an_exported_student_has_its_own_prompts_in_stock_too(
     name: str, make_family: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    teacher = TeacherChoice(str(make_family(name))).published()
+    teacher = TeacherChoice(str(make_family(name))).finder.published()
     prompts = Prompts("query of a student: ", "its text: ", "nothing: ")
     choice = TransformerChoice(layers=(0, 3), prompts=prompts)
     if name == "embeddinggemma2":
         with pytest.raises(BadInput, match="keep all of its layers"):
-            choice.spec(teacher, 0).build()
+            choice.of(teacher).spec(0).build()
         choice = TransformerChoice(keep=4, prompts=prompts)
-    student: Any = choice.spec(teacher, 0).build()
+    student: Any = choice.of(teacher).spec(0).build()
     encoder = StudentEncoder(student, student.tokenizer.path, 40, prompts=prompts)
     assert write_format("sentence-transformers", encoder, tmp_path / "export", TEXTS) > 0.9999
     expected = stock_vectors(tmp_path / "export")
     for role in expected:
         assert lowest_cosine(encode_as(encoder, role, TEXTS), expected[role]) > 0.9999
     assert lowest_cosine(encoder.encode_query(TEXTS), expected[DOCUMENT]) < 0.999
-    again = TeacherChoice(str(tmp_path / "export")).published()
+    again = TeacherChoice(str(tmp_path / "export")).finder.published()
     assert prompts_of(again) == prompts and again.prompts == prompts
 
 
 def test_all_layers_and_the_dense_ones_are_the_teacher(make_family: Callable[[str], Path]) -> None:
     folder = make_family("embeddinggemma")
-    student: Any = TransformerChoice(keep=4).spec(TeacherChoice(str(folder)).published(), 0).build()
+    student: Any = TransformerChoice(keep=4).of(TeacherChoice(str(folder)).finder.published()).spec(0).build()
     encoder = StudentEncoder(student, student.tokenizer.path, 40)
     assert lowest_cosine(encoder.encode(TEXTS), stock_vectors(folder)[PLAIN]) > 0.9999
 
@@ -210,14 +210,17 @@ def test_a_shorter_vector_has_length_one_where_the_whole_one_has(
     expected = whole[:, :8]
     if FAMILIES[name].normalize:
         expected = expected / np.linalg.norm(expected, axis=1, keepdims=True)
-    teacher = TeacherChoice(str(folder), dimension=8).published()
+    teacher = TeacherChoice(str(folder), dimension=8).finder.published()
     np.testing.assert_allclose(stored(workspace, teacher, DOCUMENT), expected, rtol=1e-3, atol=1e-4)
     loaded: Any = load_sentence_transformer(teacher)
     np.testing.assert_allclose(loaded.encode_document(TEXTS), expected, rtol=1e-3, atol=1e-4)
     assert loaded.get_embedding_dimension() == 8
-    assert TeacherChoice(str(folder), dimension=32).published() == TeacherChoice(str(folder)).published()
+    assert (
+        TeacherChoice(str(folder), dimension=32).finder.published()
+        == TeacherChoice(str(folder)).finder.published()
+    )
     with pytest.raises(BadInput, match="dimensions of the teacher"):
-        TeacherChoice(str(folder), dimension=33).published()
+        TeacherChoice(str(folder), dimension=33).finder.published()
 
 
 @pytest.mark.long
@@ -225,7 +228,7 @@ def test_a_shorter_vector_has_length_one_where_the_whole_one_has(
 def test_openvino_gives_the_vectors_of_pytorch_or_says_why_not(
     name: str, make_family: Callable[[str], Path], workspace: Workspace
 ) -> None:
-    teacher = TeacherChoice(str(make_family(name))).published()
+    teacher = TeacherChoice(str(make_family(name))).finder.published()
     if not FAMILIES[name].include_prompt:
         with pytest.raises(BadInput, match=r"leaves the prompt's tokens out.*--teacher-runtime torch"):
             stored(workspace, teacher, QUERY, runtime="openvino")
@@ -255,9 +258,9 @@ def test_a_teacher_that_cuts_on_the_left_has_the_ends_in_store_and_export(
     folder = altered(make_family("mpnet"), "tokenizer_config.json", truncation_side="left")
     expected = stock_vectors(folder)[PLAIN]
     assert lowest_cosine(expected, stock_vectors(make_family("mpnet"))[PLAIN]) < 0.999
-    teacher = TeacherChoice(str(folder)).published()
+    teacher = TeacherChoice(str(folder)).finder.published()
     assert lowest_cosine(stored(workspace, teacher, PLAIN), expected) > 0.99999
-    student: Any = TransformerChoice(keep=4).spec(teacher, 0).build()
+    student: Any = TransformerChoice(keep=4).of(teacher).spec(0).build()
     encoder = StudentEncoder(student, student.tokenizer.path, 40)
     assert lowest_cosine(encoder.encode(LONG), expected) > 0.99999
     # A graph of such a teacher is compared in test_onnx_stock.py.

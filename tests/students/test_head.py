@@ -95,7 +95,7 @@ def make_teacher(make_model: MakeModel, tmp_path_factory: pytest.TempPathFactory
 def student_of(teacher: Path, choice: StudentChoice | None = None, **given: Any) -> TransformerStudent:
     """The student of an experiment with this teacher, with all of its layers."""
     choice = choice or TransformerChoice(keep=4, **given)
-    student: TransformerStudent = choice.spec(TeacherChoice(str(teacher)).published(), 0).build()
+    student: TransformerStudent = choice.of(TeacherChoice(str(teacher)).finder.published()).spec(0).build()
     return student
 
 
@@ -119,7 +119,7 @@ def test_store_student_and_export_give_the_vectors_of_the_teachers_modules(
     kind: str, pooling: str, normalize: bool, make_teacher: MakeTeacher, workspace: Workspace, tmp_path: Path
 ) -> None:
     folder = make_teacher(kind, pooling, normalize)
-    teacher = TeacherChoice(str(folder)).published()
+    teacher = TeacherChoice(str(folder)).finder.published()
     expected = stock_vectors(folder)
     student = student_of(folder)
     assert student.pooling == {"raw": "mean"}.get(pooling, pooling) and student.normalize is normalize
@@ -142,7 +142,7 @@ def test_store_student_and_export_give_the_vectors_of_the_teachers_modules(
         "Pooling",
         *(["Normalize"] if normalize else []),
     ]
-    again = TeacherChoice(str(tmp_path / "export")).published()
+    again = TeacherChoice(str(tmp_path / "export")).finder.published()
     assert head_of(again) == head_of(teacher)._replace(stated=True)
     assert published_length(again) == length
 
@@ -204,13 +204,13 @@ def test_the_pooler_is_the_architectures_own(
     with torch.no_grad():
         inputs = tokenizer(TEXTS, padding=True, return_tensors="pt")
         expected = stock(inputs["input_ids"], inputs["attention_mask"]).pooler_output.numpy()
-    teacher = TeacherChoice(folder, pooling="pooler").published()
+    teacher = TeacherChoice(folder, pooling="pooler").finder.published()
     store = Store(write_texts(workspace, "texts", TEXTS), teacher, max_length=62, dtype="float32")
     build_store(workspace, store, local=True)
     reader = open_store(workspace, store)
     np.testing.assert_allclose(np.asarray(reader.gather(reader.rows)), expected, rtol=1e-4, atol=1e-5)
 
-    student = TransformerChoice(keep=4).spec(teacher, 0).build()
+    student = TransformerChoice(keep=4).of(teacher).spec(0).build()
     encoder = StudentEncoder(student, student.tokenizer.path, 62)
     np.testing.assert_allclose(encoder.encode(TEXTS), expected, rtol=1e-4, atol=1e-5)
     assert {"pooler.weight", "pooler.bias"} <= {name for name, _ in student.named_parameters()}
@@ -233,15 +233,15 @@ def test_the_pooler_is_the_architectures_own(
 
 def test_models_without_a_pooler_are_told_apart(make_model: MakeModel, make_teacher: MakeTeacher) -> None:
     with pytest.raises(BadInput, match="Take pooling=cls"):
-        TeacherChoice(make_model("modernbert").path, pooling="pooler").published()
+        TeacherChoice(make_model("modernbert").path, pooling="pooler").finder.published()
     with pytest.raises(BadInput, match="Take pooling=cls"):
         student_of(make_teacher("qwen3", "last"), pooling="pooler")
-    teacher = TeacherChoice(make_model("bert").path, pooling="pooler").published()
+    teacher = TeacherChoice(make_model("bert").path, pooling="pooler").finder.published()
     choice = TransformerChoice(keep=4, checkpoint=make_model("modernbert").path)
-    assert choice.head(teacher).pooling == "cls"
-    (remark,) = choice.remarks(teacher, 40)
+    assert choice.of(teacher).head.pooling == "cls"
+    (remark,) = choice.of(teacher).remarks(40)
     assert "cls pooling" in remark and "student.pooling" in remark
-    assert RecurrentChoice(unit=2).head(teacher).pooling == "cls"
+    assert RecurrentChoice(unit=2).of(teacher).head.pooling == "cls"
 
 
 def stock_head(base: Model, pooling: str, normalize: bool) -> FloatArray:
@@ -277,14 +277,14 @@ def test_a_folder_without_modules_is_pooled_as_the_user_says(
     """By the experiment's fields, and by the flags of whoever opens it by its name."""
     base = make_model("bert")
     choice = TeacherChoice(base.path, pooling, normalize)
-    head = head_of(choice.published())
+    head = head_of(choice.finder.published())
     assert (head.pooling, head.normalize) == (pooling, bool(normalize))
     expected = stock_head(base, pooling, bool(normalize))
-    vectors = load_sentence_transformer(choice.published()).encode(TEXTS)
+    vectors = load_sentence_transformer(choice.finder.published()).encode(TEXTS)
     np.testing.assert_allclose(vectors, expected, rtol=1e-4, atol=1e-5)
     opened = open_model(base.path, workspace, pooling=pooling, normalize=normalize).encode(TEXTS)
     np.testing.assert_allclose(opened, expected, rtol=1e-4, atol=1e-5)
-    remark = "".join(choice.remarks(choice.published()))
+    remark = "".join(choice.finder.remarks(choice.finder.published()))
     assert ("no normalisation assumed" in remark) is (normalize is None)
     assert f"{pooling} pooling" not in remark
 
@@ -356,7 +356,7 @@ def test_what_is_assumed_is_said_once_and_what_contradicts_too(
 
     def remark(*given: Any) -> str:
         choice = TeacherChoice(str(stated), *given)
-        return "".join(choice.remarks(choice.published()))
+        return "".join(choice.finder.remarks(choice.finder.published()))
 
     assert remark() == remark("cls", True) == remark("cls") == ""
     contradiction = remark("mean", False)
@@ -367,7 +367,7 @@ def test_the_head_is_in_the_key_of_a_store_unless_the_folder_has_it(make_teacher
     folder, texts = str(make_teacher("bert", "cls", True)), write_nothing()
 
     def key(**given: Any) -> str:
-        return Store(texts, TeacherChoice(folder, **given).published()).fingerprint
+        return Store(texts, TeacherChoice(folder, **given).finder.published()).fingerprint
 
     assert (
         key() == key(pooling="cls") == key(normalize=True) == Store(texts, resolve_model(folder)).fingerprint
@@ -388,7 +388,7 @@ def test_a_contradiction_keeps_the_other_modules(make_model: MakeModel, tmp_path
 
     modules = [Transformer(make_model("bert").path), Pooling(32, "mean"), Dense(32, 8), Normalize()]
     SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "dense"), create_model_card=False)
-    teacher = TeacherChoice(str(tmp_path / "dense"), "cls", False).published()
+    teacher = TeacherChoice(str(tmp_path / "dense"), "cls", False).finder.published()
     loaded = load_sentence_transformer(teacher)
     assert [type(part).__name__ for part in loaded] == ["Transformer", "Pooling", "Dense"]
     assert loaded.encode(TEXTS).shape == (4, 8) and loaded[1].pooling_mode == "cls"
@@ -433,10 +433,12 @@ def test_linear_layers_after_the_pooling_stay(
     export_student(student, student.tokenizer.path, 40, tmp_path / "export")
     assert modules_in(tmp_path / "export") == ["Transformer", "Pooling", "Dense", "Normalize"]
     np.testing.assert_allclose(stock_vectors(tmp_path / "export"), expected, rtol=1e-4, atol=2e-5)
-    teacher = TeacherChoice(str(folder)).published()
-    assert head_of(teacher).dense and head_of(TeacherChoice(str(tmp_path / "export")).published()).dense
+    teacher = TeacherChoice(str(folder)).finder.published()
+    assert (
+        head_of(teacher).dense and head_of(TeacherChoice(str(tmp_path / "export")).finder.published()).dense
+    )
     assert str(head_of(teacher)) == "mean pooling, a dense layer, vectors of length 1"
-    assert not TransformerChoice().remarks(teacher, 40)
+    assert not TransformerChoice().of(teacher).remarks(40)
     live = TransformerStudent(teacher, pooling="own", normalize=None)
     vectors = StudentEncoder(live, live.tokenizer.path, 40).encode(TEXTS)
     np.testing.assert_allclose(vectors, expected, rtol=1e-4, atol=2e-5)
@@ -445,17 +447,17 @@ def test_linear_layers_after_the_pooling_stay(
 def test_a_student_goes_on_from_the_export_of_one_with_a_kept_projection(
     make_teacher: MakeTeacher, workspace: Workspace, tmp_path: Path
 ) -> None:
-    teacher = TeacherChoice(str(make_teacher("bert", "mean", True))).published()
+    teacher = TeacherChoice(str(make_teacher("bert", "mean", True))).finder.published()
     first = TransformerStudent(teacher, (0, 3), projection=8, freeze_words=True)
     export_student(first, first.tokenizer.path, 40, tmp_path / "first")
     expected = StudentEncoder(first, first.tokenizer.path, 40).encode(TEXTS)
-    spec = TransformerChoice(checkpoint=str(tmp_path / "first"), layers="all").spec(teacher, 0)
+    spec = TransformerChoice(checkpoint=str(tmp_path / "first"), layers="all").of(teacher).spec(0)
     again = spec.build()
     np.testing.assert_allclose(
         StudentEncoder(again, again.tokenizer.path, 40).encode(TEXTS), expected, atol=2e-5
     )
     assert again.dense.weight.requires_grad
-    without = TransformerChoice(checkpoint=str(tmp_path / "first"), keep=2, dense=False).spec(teacher, 0)
+    without = TransformerChoice(checkpoint=str(tmp_path / "first"), keep=2, dense=False).of(teacher).spec(0)
     assert without.build().dim == 32 and fingerprint(spec) != fingerprint(without)
 
     both: TransformerStudent = spec.replace(projection=16, seed=3).build()
@@ -474,18 +476,19 @@ def test_dense_layers_that_a_student_cannot_have_are_named(make_model: MakeModel
     from sentence_transformers.sentence_transformer.modules import Dense
 
     folder = with_dense(make_model("bert"), tmp_path / "tanh", linear(32, 32), Dense(32, 8))
-    teacher = TeacherChoice(str(folder)).published()
+    teacher = TeacherChoice(str(folder)).finder.published()
     assert head_of(teacher).others == ("Dense", "Dense") and not head_of(teacher).dense
-    (remark,) = TransformerChoice().remarks(teacher, 40)
+    (remark,) = TransformerChoice().of(teacher).remarks(40)
     assert remark.startswith("note: the student has no Dense, which ") and "tanh has" in remark
     with pytest.raises(BadInput, match=r"student.dense = true needs a checkpoint.*Leave student.dense out"):
-        TransformerChoice(dense=True).spec(teacher, 0)
+        TransformerChoice(dense=True).of(teacher).spec(0)
 
-    plain = TeacherChoice(str(with_dense(make_model("bert"), tmp_path / "plain", linear(32, 8)))).published()
-    (remark,) = RecurrentChoice(unit=2).remarks(plain, 40)
+    folder = with_dense(make_model("bert"), tmp_path / "plain", linear(32, 8))
+    plain = TeacherChoice(str(folder)).finder.published()
+    (remark,) = RecurrentChoice(unit=2).of(plain).remarks(40)
     assert "the student has no Dense, which " in remark
-    assert StaticChoice(start="contextless").remarks(plain, 40)
-    assert not StaticChoice(pooling="mean").remarks(plain, 40)
+    assert StaticChoice(start="contextless").of(plain).remarks(40)
+    assert not StaticChoice(pooling="mean").of(plain).remarks(40)
 
 
 def test_poolings_that_no_student_has_fall_back_and_say_so(make_teacher: MakeTeacher) -> None:
@@ -493,8 +496,8 @@ def test_poolings_that_no_student_has_fall_back_and_say_so(make_teacher: MakeTea
     teacher = resolve_model(str(folder))
     assert head_of(teacher).pooling == "weightedmean"
     choice = TransformerChoice()
-    assert choice.head(teacher).pooling == "mean"
-    (remark,) = choice.remarks(teacher, 40)
+    assert choice.of(teacher).head.pooling == "mean"
+    (remark,) = choice.of(teacher).remarks(40)
     assert "weightedmean" in remark
     with pytest.raises(BadInput, match="weightedmean"):
         own_head(teacher)
@@ -509,7 +512,7 @@ def test_static_and_recurrent_students_take_the_norm_and_what_they_can_of_the_po
     static = student_of(folder, StaticChoice(start="contextless"))
     assert (recurrent.pooling, recurrent.normalize, static.normalize) == ("cls", normalize, normalize)
     model = resolve_model(str(folder))
-    assert StaticChoice(start="contextless").spec(model, 0).kwargs["pooling"] == "cls"
+    assert StaticChoice(start="contextless").of(model).spec(0).kwargs["pooling"] == "cls"
     turned = student_of(folder, RecurrentChoice(unit=2, pooling="max", normalize=not normalize))
     assert (turned.pooling, turned.normalize) == ("max", not normalize)
     with pytest.raises(BadInput, match=r"student\.pooling in"):
@@ -521,23 +524,23 @@ def test_static_and_recurrent_students_take_the_norm_and_what_they_can_of_the_po
 def test_a_student_of_another_checkpoint_pools_as_the_teacher(
     make_teacher: MakeTeacher, make_model: MakeModel
 ) -> None:
-    teacher = TeacherChoice(str(make_teacher("bert", "max", True))).published()
+    teacher = TeacherChoice(str(make_teacher("bert", "max", True))).finder.published()
     choice = TransformerChoice(checkpoint=str(make_teacher("mpnet", "cls", length=24)))
-    student = choice.spec(teacher, 0).build()
+    student = choice.of(teacher).spec(0).build()
     assert (student.pooling, student.normalize) == ("max", True)
-    assert choice.length(teacher, 40) == 24  # as much as its checkpoint reads
-    assert "24 tokens" in choice.remarks(teacher, 40)[0]
-    assert replace(choice, max_length=30).length(teacher, 40) == 30
-    assert TransformerChoice().length(teacher, 40) == 40
+    assert choice.of(teacher).length(40) == 24  # as much as its checkpoint reads
+    assert "24 tokens" in choice.of(teacher).remarks(40)[0]
+    assert replace(choice, max_length=30).of(teacher).length(40) == 30
+    assert TransformerChoice().of(teacher).length(40) == 40
 
 
 def test_lengths_are_those_of_the_folder(
     make_teacher: MakeTeacher, make_model: MakeModel, tmp_path: Path
 ) -> None:
-    teacher = TeacherChoice(str(make_teacher("bert", "cls", length=24))).published()
-    assert Experiment(teacher=TeacherChoice(teacher.path)).lengths(teacher) == (24,)
-    assert Experiment(teacher=TeacherChoice(teacher.path), max_length=16).lengths(teacher) == (16,)
-    setting = Experiment(student=TransformerChoice(max_length=12)).sketch(teacher)
+    teacher = TeacherChoice(str(make_teacher("bert", "cls", length=24))).finder.published()
+    assert Experiment(teacher=TeacherChoice(teacher.path)).of(teacher).lengths == (24,)
+    assert Experiment(teacher=TeacherChoice(teacher.path), max_length=16).of(teacher).lengths == (16,)
+    setting = Experiment(student=TransformerChoice(max_length=12)).of(teacher).sketch()
     assert setting.max_length == 12
     shutil.copytree(make_model("roberta").path, tmp_path / "raw")
     raw = resolve_model(str(tmp_path / "raw"))
@@ -605,11 +608,11 @@ def test_a_regression_normalises_both_sides_or_neither(make_teacher: MakeTeacher
     """Of a teacher without a norm, a student with one cannot reach the vectors as they are."""
     cases = [(True, None, False), (False, None, False), (False, True, True), (True, False, False)]
     for theirs, ours, expected in cases:
-        teacher = TeacherChoice(str(make_teacher("bert", "cls", theirs))).published()
+        teacher = TeacherChoice(str(make_teacher("bert", "cls", theirs))).finder.published()
         experiment = Experiment(
             teacher=TeacherChoice(teacher.path), student=TransformerChoice(normalize=ours)
         )
-        setting = replace(experiment.sketch(teacher), teacher=teacher)
+        setting = replace(experiment.of(teacher).sketch(), teacher=teacher)
         for method in (mse, pkd):
             stage = method.plan(method.HyperParameters(), setting)
             distil = next(stage.chain())

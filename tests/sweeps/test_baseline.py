@@ -39,11 +39,11 @@ def sweep_of(method: str, model: Path, **more: Any) -> tuple[SweepOptions, Conte
     pairs = Pairs("pairs.jsonl", count=0, negatives=2)
     given = Experiment(teacher=str(model), student=TransformerChoice(str(model)), data=pairs)
     experiment = with_defaults(module, given)
-    setting = experiment.sketch(resolve_model(str(model)))
+    setting = experiment.of(resolve_model(str(model))).sketch()
     task = LabelledTask(name="sst2", root="nowhere", wordnet="nowhere")
     kinds: list[Any] = [Parallel("de=x"), task, WordVectors(), Claims("nowhere")]
     for kind in kinds:
-        setting = setting.having(type(kind), kind.sketch(experiment))
+        setting = setting.having(type(kind), kind.reader.sketch(experiment))
     context = Context(method, "paper", setting, "nowhere", Where(device="cpu"), setting.dev.select)
     space = load_space(default_space(method)).without("distil_epochs", "finetune_epochs", "epochs", "layers")
     space = more.pop("space", check(space, module.HyperParameters))

@@ -58,7 +58,7 @@ def training(experiment: Experiment, **values: Any) -> Training:
     method = load_method("mse")
     chosen = with_defaults(method, experiment)
     hp = hyper_parameters(method, {"batch_size": 16, **values})
-    return Training("", method, hp, chosen, chosen.teacher.resolve())
+    return Training("", method, hp, chosen, chosen.teacher.finder.resolve())
 
 
 def test_counts_and_sizes_are_those_of_the_finished_artifacts(

@@ -22,6 +22,7 @@ from stillhouse.sweeps import sweep as sweep_module
 from stillhouse.sweeps.checks import check_space, sweep_options
 from stillhouse.sweeps.session import session
 from stillhouse.sweeps.sweep import sweep
+from stillhouse.teachers.kinds import Finder
 from stillhouse.values.data import Teacher
 
 
@@ -121,13 +122,13 @@ def test_the_teacher_is_found_once(
 ) -> None:
     """All of its weights are read to find it: by the check of the plans, for the sweep and for a training."""
     found: list[str] = []
-    resolve = TeacherChoice.resolve
+    resolve = Finder.resolve
 
-    def counted(choice: TeacherChoice) -> Teacher:
-        found.append(choice.name)
-        return resolve(choice)
+    def counted(finder: Finder) -> Teacher:
+        found.append(finder.choice.name)
+        return resolve(finder)
 
-    monkeypatch.setattr(TeacherChoice, "resolve", counted)
+    monkeypatch.setattr(Finder, "resolve", counted)
     given = options_of(tmp_path, tiny_model, Categorical((8, 16)))
     (tmp_path / "space.yaml").write_text("method: mse\nsearch:\n  space: {batch_size: [8, 16]}\n")
     space = tmp_path / "space.yaml"

@@ -155,7 +155,7 @@ def test_training_is_the_same_with_and_without(
 def test_that_of_the_budget_reaches_every_stage(tiny_model: Path) -> None:
     data = (Sentences("a.txt"), Pairs("pairs.jsonl"))
     experiment = Experiment(data=data, budget=Budget(average=DECAY))
-    setting, method = experiment.sketch(resolve_model(str(tiny_model))), load_method("mse")
+    setting, method = experiment.of(resolve_model(str(tiny_model))).sketch(), load_method("mse")
     stages = list(method.plan(method.HyperParameters(), setting).chain())
     assert [(each.label, each.average) for each in stages] == [("mse", DECAY), ("finetune", DECAY)]
 

@@ -18,7 +18,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.corpora.tables import open_rows, open_texts, open_values, write_rows, write_texts
 from stillhouse.experiments.fields import fields
 from stillhouse.experiments.kinds.pairs import Pairs
-from stillhouse.experiments.negatives import with_negatives
+from stillhouse.experiments.labelled_pairs import with_negatives
 from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training import hard_negatives

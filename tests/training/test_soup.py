@@ -161,7 +161,7 @@ def test_one_evaluation_makes_no_soup(tmp_path: Path) -> None:
 def test_that_of_the_budget_reaches_every_stage(tiny_model: Path) -> None:
     data = (Sentences("a.txt"), Pairs("pairs.jsonl"))
     experiment = Experiment(data=data, budget=Budget(soup=2))
-    setting, method = experiment.sketch(resolve_model(str(tiny_model))), load_method("mse")
+    setting, method = experiment.of(resolve_model(str(tiny_model))).sketch(), load_method("mse")
     stages = list(method.plan(method.HyperParameters(), setting).chain())
     assert [(each.label, each.soup) for each in stages] == [("mse", 2), ("finetune", 2)]
 

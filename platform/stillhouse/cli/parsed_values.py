@@ -126,7 +126,7 @@ def require_corpus(experiment: Experiment) -> None:
                 "hf:name."
             )
     for kind in experiment.kinds:
-        kind.check_files()
+        kind.reader.check_files()
 
 
 def flags_of(options: Namespace) -> dict[str, Any]:

@@ -20,7 +20,8 @@ from stillhouse.evaluation.benchmarks import suite_flags
 from stillhouse.evaluation.chosen_suites import HUB, from_hub, suites_named
 from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.items import Figures, Measured
-from stillhouse.evaluation.search.indexes import check_index, parse_index
+from stillhouse.evaluation.search.index_options import parse_index
+from stillhouse.evaluation.search.indexes import check_index
 from stillhouse.reports.layout import table_lines
 from stillhouse.sweeps.document_teacher import documents_source, other_model
 from stillhouse.sweeps.session import device_of

@@ -40,3 +40,9 @@ def load_module(package: str, names: list[str], name: str, kind: str) -> Any:
     if name not in names:
         raise BadInput(f"unknown {kind} {name!r}. {nearest(name, names)}")
     return importlib.import_module(f"{package}.{name}")
+
+
+def named(place: str) -> Any:
+    """Import what a value names as ``module:name``, when it is needed: values stay light."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)

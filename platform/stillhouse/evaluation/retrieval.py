@@ -19,12 +19,12 @@ from stillhouse.corpora.tables import Texts, open_judgements, open_texts
 from stillhouse.evaluation.items import FiguresAndItems, means
 from stillhouse.evaluation.metrics import Values, trec_values, without
 from stillhouse.evaluation.search.exact import TILE, Ranking, merge, search_stream, shards
+from stillhouse.evaluation.search.index_options import parse_index
 from stillhouse.evaluation.search.indexes import (
     AUTO,
     EXACT,
     Passages,
     chosen_index,
-    parse_index,
     recall_of_exact,
     search_passages,
 )

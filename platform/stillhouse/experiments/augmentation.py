@@ -5,16 +5,9 @@ once; an interrupted back-translation resumes where it stopped.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from stillhouse.core.errors import require
 from stillhouse.core.type_casts import check_types
-from stillhouse.corpora.wordnet import wordnet_files
-from stillhouse.teachers.weights import resolve_model
-from stillhouse.values.data import Model
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -43,31 +36,3 @@ class Augmentation:
     def __bool__(self) -> bool:
         """Return whether there are any copies."""
         return bool(self.wordnet or self.translators)
-
-    def check(self) -> None:
-        """Refuse a WordNet or a translator that cannot be used, before any work.
-
-        Raises:
-            BadInput: The folder has no YAML files, or the models are no pair of translators.
-        """
-        from stillhouse.teachers.back_translation import check_translator
-
-        if self.wordnet:
-            wordnet_files(self.wordnet)
-        for model in self.translator_models():
-            check_translator(model)
-
-    def translator_models(self) -> list[Model]:
-        """The models of ``translators``.
-
-        Raises:
-            BadInput: There are not two of them, or one does not exist.
-        """
-        named = [name.strip() for name in self.translators.split(",") if name.strip()]
-        require(
-            len(named) in (0, 2) and bool(named) == bool(self.translators),
-            "augmentation.translators must be two models, there and back, with a comma between",
-            translators=self.translators,
-            remedy="Such as Helsinki-NLP/opus-mt-en-de,Helsinki-NLP/opus-mt-de-en.",
-        )
-        return [resolve_model(name) for name in named]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.core.artifacts import read_json, sha256_of, write_json
 from stillhouse.core.console import Progress, say
 from stillhouse.core.devices import usable_device
+from stillhouse.core.errors import require
 from stillhouse.corpora.barrier import Barrier
 from stillhouse.corpora.read_once import note_path, read_once
 from stillhouse.corpora.reading.cleaning import clean, dedup_key
@@ -16,7 +17,8 @@ from stillhouse.corpora.tables import open_texts, write_texts
 from stillhouse.corpora.text_variation import with_synonyms
 from stillhouse.corpora.wordnet import read_wordnet, wordnet_files
 from stillhouse.experiments.augmentation import Augmentation
-from stillhouse.teachers.back_translation import Translator, back_translated
+from stillhouse.teachers.back_translation import Translator, back_translated, check_translator
+from stillhouse.teachers.weights import resolve_model
 from stillhouse.values.data import Model, TextTable
 
 if TYPE_CHECKING:
@@ -26,6 +28,34 @@ VERSION = 2
 
 Copies = Callable[["Texts", int], Iterator[str]]
 """From all texts and the number of a copy to one text for each."""
+
+
+def check_copies(augmentation: Augmentation) -> None:
+    """Refuse a WordNet or a translator that cannot be used, before any work.
+
+    Raises:
+        BadInput: The folder has no YAML files, or the models are no pair of translators.
+    """
+    if augmentation.wordnet:
+        wordnet_files(augmentation.wordnet)
+    for model in translators_of(augmentation):
+        check_translator(model)
+
+
+def translators_of(augmentation: Augmentation) -> list[Model]:
+    """The models of ``translators``.
+
+    Raises:
+        BadInput: There are not two of them, or one does not exist.
+    """
+    named = [name.strip() for name in augmentation.translators.split(",") if name.strip()]
+    require(
+        len(named) in (0, 2) and bool(named) == bool(augmentation.translators),
+        "augmentation.translators must be two models, there and back, with a comma between",
+        translators=augmentation.translators,
+        remedy="Such as Helsinki-NLP/opus-mt-en-de,Helsinki-NLP/opus-mt-de-en.",
+    )
+    return [resolve_model(name) for name in named]
 
 
 def augment_table(
@@ -45,12 +75,12 @@ def augment_table(
         and ``augmented_empty``.
 
     Raises:
-        BadInput: See `Augmentation.check`.
+        BadInput: See `check_copies`.
     """
     if not augmentation:
         return sentences, {}
     workspace = barrier.workspace
-    translators = augmentation.translator_models()
+    translators = translators_of(augmentation)
     files = wordnet_files(augmentation.wordnet) if augmentation.wordnet else []
     signature = {
         "version": VERSION,

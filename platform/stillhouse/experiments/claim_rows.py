@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.console import Progress
+from stillhouse.core.console import Progress, say
 from stillhouse.core.errors import require
+from stillhouse.core.identity import spec
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.candidates import coverage, pick_candidates
 from stillhouse.corpora.published.fever import SPLITS, Fever, fever_files, read_fever
@@ -18,21 +19,95 @@ from stillhouse.corpora.reading.sources import list_files
 from stillhouse.corpora.tables import open_texts, write_rows, write_texts
 from stillhouse.corpora.tfidf import TfIdf
 from stillhouse.evaluation.candidate_metrics import candidate_figures, judge_candidates
-from stillhouse.evaluation.claim_ranking import DEPTHS
+from stillhouse.evaluation.claim_ranking import DEPTHS, ClaimRanking
 from stillhouse.evaluation.trained_claims import TRAINING_ROWS
-from stillhouse.values.data import Examples, TextTable
+from stillhouse.experiments.data_kind import Measure, Reader
+from stillhouse.experiments.kinds.claims import Claims
+from stillhouse.experiments.sources_read import claims_read
+from stillhouse.teachers.cross_encoder import published_cross_encoder
+from stillhouse.values.data import AllRows, Examples, Model, RankingTask, TextTable
+from stillhouse.values.stage import DevSuite
 
 if TYPE_CHECKING:
-    from stillhouse.experiments.kinds.claims import Claims
+    from stillhouse.experiments.experiment import Experiment
+    from stillhouse.experiments.preparation import Preparation
 
 VERSION = 3
+DCG = "fever_dcg"
 TRAIN, ALL = "train", "all"
 COVERED = (1, 2, 5, 10, 15, 20)
 """Values of C in Table 1, and one more."""
 
 
+class ClaimReader(Reader[Claims, RankingTask]):
+    """The reader of claims."""
+
+    def check(self, experiment: "Experiment") -> None:
+        """Refuse missing files, and a cross-encoder that gives no single score."""
+        fever_files(self.kind.path)
+        self.published()
+
+    def published(self) -> Model | None:
+        """The cross-encoder that may teach.
+
+        Raises:
+            BadInput: If there is no such model, or it does not give a single score per pair.
+        """
+        return published_cross_encoder(self.kind.cross_encoder)
+
+    def sketch(self, experiment: "Experiment") -> RankingTask:
+        """Claims that are not there."""
+        texts, nothing = TextTable("placeholder"), DevSuite((), select="")
+        rows = Examples({"claim": texts, "documents": texts}, AllRows())
+        return RankingTask(rows, nothing, rows=1 << 40, cross_encoder=self.published())
+
+    def read(self, context: "Preparation") -> tuple[Examples, Examples, Examples, Examples | None]:
+        """Read claims and pages, and find the candidates: train, dev, test, and train with the unlabelled."""
+        parts, facts = read_claims(self.kind, context.workspace, refresh=context.refresh)
+        train, dev, test = (parts[name] for name in SPLITS)
+        more = parts.get(ALL)
+        claims_read(context.workspace, self.kind.path, train, facts["data"]).say()
+        published = self.published()
+        context.facts |= {
+            **facts,
+            "sentences": facts["documents"],
+            "teacher": published.name if published else "a teacher trained on the same claims",
+            "store": train.fingerprint,
+        }
+        if more is not None:
+            context.facts |= {"unlabelled_claims": context.row_count(more) - context.row_count(train)}
+        rows = context.row_count(train if more is None else more)
+        fraction = context.experiment.budget.share_of(self.kind.counts_as)
+        claims = max(1, round(fraction * rows))
+        context.facts |= {"claims": claims, "pairs": claims * self.kind.candidates}
+        _say(context.facts)
+        return train, dev, test, more
+
+    def measures(self, context: "Preparation") -> tuple[Measure]:
+        """Ranking of the candidates."""
+        _, dev, test, _ = context.once(self.read)
+        on_dev, on_test = spec(ClaimRanking, examples=dev), spec(ClaimRanking, examples=test, split="test")
+        return (Measure(self.kind.key, DCG, on_dev, on_test),)
+
+    def prepare(self, context: "Preparation") -> RankingTask:
+        """The claims to learn from."""
+        train, _, _, more = context.once(self.read)
+        for table in train.columns.values():
+            context.reads(table)
+        rows = context.row_count(more or train)
+        return RankingTask(train, context.dev, rows, cross_encoder=self.published(), unlabelled=more)
+
+
+def _say(facts: dict[str, Any]) -> None:
+    """Print what was read, Table 1, and the worth of TF-IDF's own order, which every student should beat."""
+    say(f"  {facts['claims']:,} claims to learn from, {facts['candidates']} candidates each")
+    say(f"  claims with all relevant documents among the C nearest: {facts['coverage']}")
+    order = {name: value for name, value in facts.items() if name.startswith("tfidf_dev_")}
+    say("  TF-IDF: " + ", ".join(f"{name.removeprefix('tfidf_dev_')} {v:.4f}" for name, v in order.items()))
+
+
 def read_claims(
-    choice: "Claims", workspace: Workspace, *, refresh: bool = False
+    choice: Claims, workspace: Workspace, *, refresh: bool = False
 ) -> tuple[dict[str, Examples], dict[str, Any]]:
     """Read the claims of every split with their candidates, and facts about them.
 
@@ -61,7 +136,7 @@ def read_claims(
 
 
 def write_claims(
-    workspace: Workspace, fever: Fever, choice: "Claims", *, keep: Path | None = None
+    workspace: Workspace, fever: Fever, choice: Claims, *, keep: Path | None = None
 ) -> tuple[dict[str, Examples], dict[str, Any]]:
     """Find the candidates by TF-IDF and write the examples of every split.
 
@@ -114,7 +189,7 @@ def write_claims(
     return parts, facts
 
 
-def _rows_of(fever: Fever, choice: "Claims", unlabelled: int) -> dict[str, IntArray]:
+def _rows_of(fever: Fever, choice: Claims, unlabelled: int) -> dict[str, IntArray]:
     """Index the claims of every split among all claims; dev and test are cut to their largest number.
 
     With unlabelled claims, which come last, ``all`` has them together with those of the training split.

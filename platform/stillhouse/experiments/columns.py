@@ -1,12 +1,9 @@
 """Fields that every kind of data with files has: what their columns and labels do not say themselves."""
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
 
+from stillhouse.corpora.reading.schema import Schema
 from stillhouse.experiments.text_in_memory import NAMES
-
-if TYPE_CHECKING:
-    from stillhouse.corpora.reading.schema import Schema
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +29,7 @@ class Columns:
     header: str | bool = ""
     language: str | bool = ""
 
-    def schema(self, owner: str) -> "Schema":
+    def schema(self, owner: str) -> Schema:
         """The value that readers take.
 
         Args:
@@ -41,14 +38,12 @@ class Columns:
         Raises:
             BadInput: A field cannot be understood.
         """
-        from stillhouse.corpora.reading.schema import Schema
-
         found = Schema(**{each.name: getattr(self, each.name) for each in fields(Columns)}, owner=owner)
         found.check()
         return found
 
     def check_columns(self, owner: str) -> None:
-        """Refuse fields that cannot be understood; the readers are imported only where one is given."""
+        """Refuse fields that cannot be understood."""
         for name in ("header", "language"):  # YAML reads `no`, which also is Norwegian, as false.
             if isinstance(given := getattr(self, name), bool):
                 object.__setattr__(self, name, "yes" if given else "no")

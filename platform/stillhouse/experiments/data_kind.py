@@ -3,21 +3,21 @@
 import functools
 import importlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from stillhouse.core.errors import require
-from stillhouse.core.modules import module_names
+from stillhouse.core.modules import module_names, named
 from stillhouse.values.kinds import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from stillhouse.core.identity import Spec
     from stillhouse.experiments.experiment import Experiment
     from stillhouse.experiments.preparation import Preparation
     from stillhouse.values.data import AnyStore, TextTable
 
+K = TypeVar("K")
 P = TypeVar("P")
 PYDOCS_SENTENCES, PYDOCS_PAIRS = 20_480, 2_048
 """What ``pydocs`` gives where no number is stated, the demo's sizes. Everything else is then read whole."""
@@ -62,6 +62,8 @@ class DataKind(Kind[P]):
         default: Whether it is the source of an experiment that names none.
         counts_as: ``sentences`` or ``labels`` where ``budget.fraction`` may take a share of it, else empty.
         provides: Other kinds whose prepared form it adds to the setting as well as its own.
+        selects: Names of ``selection.by`` that it offers.
+        read_by: Its `Reader`, as ``module:class``.
     """
 
     title: ClassVar[str]
@@ -70,13 +72,11 @@ class DataKind(Kind[P]):
     default: ClassVar[bool] = False
     counts_as: ClassVar[str] = ""
     provides: ClassVar[tuple[type[Kind[Any]], ...]] = ()
+    selects: ClassVar[tuple[str, ...]] = ()
+    read_by: ClassVar[str]
 
     def brings(self) -> "tuple[DataKind[Any], ...]":
         """Kinds that an experiment with this one also has, with these values unless it names its own."""
-        return ()
-
-    def selects(self) -> tuple[str, ...]:
-        """Return the names of ``selection.by`` that it offers."""
         return ()
 
     def agree(self, experiment: "Experiment") -> None:
@@ -86,8 +86,29 @@ class DataKind(Kind[P]):
             BadInput: There is such a value.
         """
 
+    def present(self, experiment: "Experiment") -> bool:
+        """Return whether anything of this kind reaches the methods."""
+        return self.counts_as != "labels" or experiment.budget.finetune != 0
+
+    @property
+    def reader(self) -> "Reader[Any, P]":
+        """What reads it."""
+        reader: Reader[Any, P] = named(self.read_by)(self)
+        return reader
+
+
+class Reader(Generic[K, P]):
+    """The part of a kind of data that reads and measures, and so imports what is heavy.
+
+    Args:
+        kind: The value.
+    """
+
+    def __init__(self, kind: K) -> None:
+        self.kind = kind
+
     def check_files(self) -> None:
-        """Refuse missing files that are read later; commands call this before anything is loaded."""
+        """Refuse missing files that are read later; commands ask for it, plans alone do without them."""
 
     def check(self, experiment: "Experiment") -> None:
         """Refuse missing or malformed files before any work.
@@ -95,14 +116,6 @@ class DataKind(Kind[P]):
         Raises:
             BadInput: There is such a file.
         """
-
-    def in_files(self, root: "Path") -> "DataKind[P]":
-        """The same with a file's path for text in memory, which is written into a workspace's folder."""
-        return self
-
-    def present(self, experiment: "Experiment") -> bool:
-        """Return whether anything of this kind reaches the methods."""
-        return self.counts_as != "labels" or experiment.budget.finetune != 0
 
     def sketch(self, experiment: "Experiment") -> P:
         """A stand-in for the prepared form, made without reading anything: enough to plan with."""
@@ -120,14 +133,10 @@ class DataKind(Kind[P]):
         """Read the data, and name the teacher's vectors and whatever else is made of it; skip what is read.
 
         Returns:
-            The prepared form; None where there turns out to be nothing of this kind.
+            The prepared form, which has `share` if the kind ``counts_as`` anything; None where there turns
+            out to be nothing of this kind.
         """
         raise NotImplementedError
-
-    @staticmethod
-    def share(value: P, fraction: float) -> P:
-        """A share of the prepared rows; only kinds with ``counts_as`` have shares."""
-        return value
 
     def complete(self, value: P, context: "Preparation") -> P:
         """Finish the prepared form once the share is taken."""

@@ -1,12 +1,13 @@
 """An experiment: everything but the hyper-parameters, as a composition of frozen values."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stillhouse.core.errors import require
-from stillhouse.core.roles import ASYMMETRIC, Reading
+from stillhouse.core.modules import named
+from stillhouse.core.roles import ASYMMETRIC
 from stillhouse.core.type_casts import check_types
 from stillhouse.experiments.budget import Budget
 from stillhouse.experiments.data_kind import DataKind, data_kinds
@@ -15,12 +16,11 @@ from stillhouse.experiments.student_choice import StudentChoice, student_kinds
 from stillhouse.teachers.choice import TeacherChoice
 from stillhouse.values.data import Model, Teacher
 from stillhouse.values.kinds import Kind
-from stillhouse.values.setting import Setting
-from stillhouse.values.stage import DevSuite
+
+if TYPE_CHECKING:
+    from stillhouse.experiments.with_teacher import WithTeacher
 
 D = TypeVar("D", bound=DataKind[Any])
-SKETCHED = "sketched"
-"""What the dev suite of a sketched setting selects by."""
 _SHORTEST = 3
 """Tokens of the shortest text: two marks and a word."""
 COMPUTE = ("auto", "float32", "bfloat16")
@@ -162,77 +162,9 @@ class Experiment:
         """The experiment's value of a kind; None where it has none."""
         return next((each for each in self.kinds if each.key == kind.key), None)
 
-    def lengths(self, teacher: Teacher) -> tuple[int, ...]:
-        """Tokens per text that each teacher reads; 0 for one that is not run.
-
-        Args:
-            teacher: Its folder states the length where the experiment does not.
-        """
-        own = teacher.lengths or (self.teacher.max_length,)
-        return tuple(
-            length or self.common_length(member) if member.checkpoint else 0
-            for member, length in zip(teacher.members, own, strict=True)
-        )
-
-    def common_length(self, teacher: Teacher) -> int:
-        """Tokens per text of teacher and student where neither states its own.
-
-        Of a teacher that is there by its vectors alone, what the student's checkpoint states counts; of
-        several, what the one counts that the student starts from.
-        """
-        from stillhouse.students.head import published_length
-
-        lead = teacher.lead
-        own = teacher.lengths[teacher.members.index(lead)] if teacher.lengths else 0
-        stated = self.max_length or self.teacher.max_length or own
-        return stated or published_length(lead.checkpoint or self.student.base(lead))
-
-    def check_teacher_prompts(self, teacher: Teacher) -> None:
-        """Refuse prompts of the teacher that leave no room for a text; see `check_prompts`."""
-        from stillhouse.teachers.prompts import check_prompts, prompts_of
-
-        for member, length in zip(teacher.members, self.lengths(teacher), strict=True):
-            if member.checkpoint:
-                check_prompts(prompts_of(member), member.checkpoint, length, "teacher")
-
-    def check_prompts(self, teacher: Teacher) -> None:
-        """Refuse prompts of teacher or student that leave no room for a text.
-
-        Raises:
-            BadInput: There is such a prompt.
-        """
-        from stillhouse.teachers.prompts import check_prompts
-
-        self.check_teacher_prompts(teacher)
-        student = self.student
-        length = student.length(teacher, self.common_length(teacher))
-        check_prompts(student.prompts, student.base(teacher), length, "student")
-
-    def check_lengths(self, teacher: Teacher) -> None:
-        """Refuse more tokens per text than a model has positions for, where a length is stated.
-
-        Raises:
-            BadInput: There are more.
-        """
-        from stillhouse.students.head import positions
-
-        own, student = self.teacher.max_length or self.max_length, self.student.max_length or self.max_length
-        read = [("teacher", model, own) for model in teacher.models]
-        if student:
-            read.append(("student", self.student.base(teacher), student))
-        for role, model, length in read:
-            most = positions(model) if length else 0
-            require(
-                most == 0 or length <= most,
-                f"the {role} must have a position for each token",
-                max_length=length,
-                positions=most,
-                remedy=f"Lower max_length or {role}.max_length.",
-            )
-
     def selectable(self) -> tuple[str, ...]:
         """Names that ``selection.by`` may have."""
-        return tuple(name for kind in self.kinds for name in kind.selects())
+        return tuple(name for kind in self.kinds for name in kind.selects)
 
     def available(self) -> dict[str, type[Kind[Any]]]:
         """The kinds of data that reach the methods, by key."""
@@ -246,53 +178,11 @@ class Experiment:
         Raises:
             BadInput: The teacher or a kind of data refuses what it is given.
         """
-        self.teacher.check()
-        self.selection.check()
+        self.teacher.finder.check()
         for kind in self.kinds:
-            kind.check(self)
+            kind.reader.check(self)
 
-    def sketch(self, teacher: Teacher) -> Setting:
-        """A setting of data that is not there, all of it, to check plans with before any work.
-
-        Args:
-            teacher: The teacher; the folder of a model is read for the student's layers.
-        """
-        self.check_lengths(teacher)
-        self.check_prompts(teacher)
-        data = {kind.key: kind.sketch(self) for kind in self.kinds if kind.present(self)}
-        for kind in self.kinds:
-            for each in kind.provides:
-                data.setdefault(each.key, data_kinds()[each.key]().sketch(self))
-        settings: Mapping[str, Any] = {**self.stage_settings(teacher), "distil_budget": 1 << 40}
-        return Setting(
-            teacher=self.placeholder_teacher if teacher.checkpoint else teacher,
-            student=self.student.spec(teacher, self.seed),
-            dev=DevSuite((), select=SKETCHED),
-            data=data,
-            teacher_dim=4,
-            finetune_budget=1 << 40,
-            **settings,
-        )
-
-    def stage_settings(self, teacher: Teacher) -> dict[str, Any]:
-        """The fields of a `Setting` that the experiment states."""
-        from stillhouse.teachers.prompts import prompts_of
-
-        reading = None
-        if teacher.checkpoint:
-            (longest,) = self.lengths(teacher)
-            reading = Reading(longest, prompts_of(teacher.checkpoint))
-        return {
-            "distil_budget": self.budget.settled().distil,
-            "epochs": self.budget.epochs,
-            "finetune_epochs": self.budget.finetune_epochs,
-            "evaluations": self.budget.evaluations,
-            "every": self.budget.every,
-            "patience": self.budget.patience,
-            "finetune_patience": self.budget.finetune_patience,
-            **self.budget.loop(),
-            "max_length": self.student.length(teacher, self.common_length(teacher)),
-            "prompts": self.student.prompts,
-            "teacher_reading": reading,
-            "seed": self.seed,
-        }
+    def of(self, teacher: Teacher) -> "WithTeacher":
+        """The experiment with its teacher, as `Finder.resolve` finds it."""
+        found: WithTeacher = named("stillhouse.experiments.with_teacher:WithTeacher")(self, teacher)
+        return found

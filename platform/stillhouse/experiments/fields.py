@@ -216,7 +216,7 @@ def _as_named(kind: Any) -> dict[str, Any]:
     held = {
         field.name: getattr(kind, field.name)
         for field in dataclasses.fields(kind)
-        if field.metadata == IN_MEMORY
+        if IN_MEMORY in field.metadata
     }
     for name, value in held.items():
         rule = f"{kind.key}.{name} must be written to a file before it can be named"
@@ -335,7 +335,7 @@ def _build(target: Any, given: Any, path: str) -> Any:
     """A dataclass from names and values, nested dataclasses included."""
     require(isinstance(given, Mapping), f"`{path}` must map names to values", **{path: given})
     hints, values = typing.get_type_hints(target), {}
-    own = {field.name: field for field in dataclasses.fields(target) if field.metadata != IN_MEMORY}
+    own = {field.name: field for field in dataclasses.fields(target) if IN_MEMORY not in field.metadata}
     for name, value in given.items():
         if name not in own:
             known = [f"{path}.{each}" for each in own]
@@ -377,7 +377,7 @@ def _walk(documented: Any, prefix: str, names: tuple[str, ...] = ()) -> Iterator
     texts, hints = attribute_docs(documented), typing.get_type_hints(documented)
     for field in dataclasses.fields(documented):
         hint = hints[field.name]
-        if field.metadata == IN_MEMORY or (names and field.name not in names):
+        if IN_MEMORY in field.metadata or (names and field.name not in names):
             continue
         if dataclasses.is_dataclass(hint):
             yield from _walk(hint, f"{prefix}{field.name}.")

@@ -16,12 +16,11 @@ from stillhouse.core.notes import has_note, write_note
 from stillhouse.core.types import FloatArray
 from stillhouse.core.user_files import check_writable, is_file, writing
 from stillhouse.corpora.read_once import note_path
-from stillhouse.corpora.reading.labelled import read_labelled
 from stillhouse.corpora.reading.sources import hub_name, list_files
 from stillhouse.corpora.tables import open_rows, open_texts
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.pairs import Pairs
-from stillhouse.experiments.negatives import with_negatives
+from stillhouse.experiments.labelled_pairs import PairReader, with_negatives
 from stillhouse.experiments.preparation import Preparation
 from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.teachers.store import open_vectors
@@ -55,7 +54,7 @@ def check_mine(experiment: Experiment, output: Path) -> None:
             output=str(output),
             remedy="Name a new file.",
         )
-    experiment.teacher.resolve()
+    experiment.teacher.finder.resolve()
 
 
 def mine(
@@ -120,16 +119,7 @@ def _report(
 
 def _planned(data: Preparation) -> tuple[Examples, Mined]:
     choice = pairs_of(data.experiment)
-    if choice.path:
-        pairs: Examples = read_labelled(
-            data.workspace,
-            choice.path,
-            limit=choice.count,
-            refresh=data.refresh,
-            schema=choice.schema("pairs"),
-        )
-    else:
-        pairs = data.pydocs().pairs
+    pairs = PairReader(choice).read(data, negatives=0)
     examples = with_negatives(pairs, choice.mining, choice.number_mined, data.store)
     assert isinstance(examples.origin, Mined), "negatives that come with the pairs are set aside"
     return examples, examples.origin

@@ -23,21 +23,86 @@ from stillhouse.evaluation.crosslingual_sts import (
     resolve_crosslingual_sts,
 )
 from stillhouse.evaluation.translation_accuracy import Translations
-from stillhouse.experiments.data_kind import Measure
-from stillhouse.values.data import Examples
+from stillhouse.experiments.data_kind import Measure, Reader
+from stillhouse.experiments.kinds.parallel import Parallel
+from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.values.data import AllRows, Examples, Store, TextTable
+from stillhouse.values.setting import ParallelData, SentenceData
 
 if TYPE_CHECKING:
     from stillhouse.core.artifacts import Workspace
-    from stillhouse.corpora.reading.parallel import ParallelCorpus
+    from stillhouse.experiments.experiment import Experiment
+    from stillhouse.experiments.preparation import Preparation
     from stillhouse.experiments.selection import Selection
 
 VERSION = 3
 ACCURACY = "translation_mean_accuracy"
 
 
-def parallel_corpora(
-    text: str, limit: int | None = None, schema: Schema = PARALLEL
-) -> "list[ParallelCorpus]":
+class ParallelReader(Reader[Parallel, ParallelData]):
+    """The reader of parallel text."""
+
+    def check_files(self) -> None:
+        """Refuse missing files of translations."""
+        for text in filter(None, (self.kind.corpora, self.kind.contrast)):
+            for corpus in parallel_corpora(text):
+                for side in filter(None, (corpus.source, corpus.target)):
+                    list_files(side, "parallel corpus")
+
+    def check(self, experiment: "Experiment") -> None:
+        """Refuse missing STS sets."""
+        if experiment.selection.by == "stsb":
+            resolve_crosslingual_sts(experiment.selection.data_root, "stsb", "dev")
+
+    def sketch(self, experiment: "Experiment") -> ParallelData:
+        """Translations that are not there."""
+        texts = TextTable("placeholder")
+        pairs = Examples({"source": texts, "target": texts}, AllRows())
+        store = Store(texts, experiment.placeholder_teacher)
+        return ParallelData(pairs, store)
+
+    def measured(self, context: "Preparation") -> dict[str, list[str]]:
+        """STS between languages, and Tatoeba."""
+        root = context.experiment.selection.data_root
+        texts = list(crosslingual_texts(root)) if root else []
+        return {"crosslingual": texts} if texts else {}
+
+    def read(self, context: "Preparation") -> "ParallelParts":
+        """Read the pairs."""
+        kind = self.kind
+        data = read_parallel_data(
+            context.workspace,
+            kind.corpora,
+            contrast=kind.contrast,
+            limit=kind.count,
+            held_out=kind.held_out,
+            schema=kind.schema("parallel"),
+            refresh=context.refresh,
+            barrier=context.barrier,
+        )
+        languages = dict.fromkeys(corpus.language for corpus in parallel_corpora(kind.corpora))
+        context.facts |= {"corpus": kind.corpora, "languages": ",".join(languages)}
+        if data.contrast is not None:
+            context.facts |= {
+                "contrast_corpus": kind.contrast,
+                "contrast_pairs": context.row_count(data.contrast),
+            }
+        return data
+
+    def measures(self, context: "Preparation") -> Iterator[Measure]:
+        """Translation accuracy, and STS between languages where the data root has it."""
+        data = context.once(self.read)
+        return translation_measures(context.experiment.selection, data.dev, data.test)
+
+    def prepare(self, context: "Preparation") -> ParallelData:
+        """Name the teacher's vectors of the sources, which also serve as sentences."""
+        data = context.once(self.read)
+        store = context.store(data.train.columns["source"])
+        context.provide(Sentences, SentenceData(store, rows=context.rows(store.texts)))
+        return ParallelData(data.train, store, data.contrast)
+
+
+def parallel_corpora(text: str, limit: int | None = None, schema: Schema = PARALLEL) -> list[ParallelCorpus]:
     """Parse a list of parallel corpora, separated by commas.
 
     Args:
@@ -70,17 +135,6 @@ def parallel_corpora(
     aligned = replace(PARALLEL, language=schema.language)
     require(schema == aligned or any(not each.target for each in corpora), rule, given=text)
     return [replace(each, schema=aligned) if each.target else each for each in corpora]
-
-
-def check_files(text: str) -> None:
-    """Refuse a list of parallel corpora of which a file is missing.
-
-    Raises:
-        BadInput: See `parallel_corpora`, or there is no such file.
-    """
-    for corpus in parallel_corpora(text) if text else []:
-        for side in filter(None, (corpus.source, corpus.target)):
-            list_files(side, "parallel corpus")
 
 
 @dataclass(frozen=True)

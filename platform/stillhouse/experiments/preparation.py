@@ -27,6 +27,7 @@ from stillhouse.experiments.kinds.sentences import Sentences, summary_of_sentenc
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.experiments.shares import counted, cut
 from stillhouse.experiments.teacher_placement import Embedding
+from stillhouse.experiments.with_teacher import WithTeacher
 from stillhouse.students.head import dimension_of, head_of
 from stillhouse.teachers.choosing import Chooser
 from stillhouse.teachers.embedding import resolve_compute
@@ -115,9 +116,9 @@ class Preparation:
     @cached_property
     def teacher(self) -> Teacher:
         """The experiment's teacher."""
-        teacher = self.found or self.experiment.teacher.resolve()
-        self.experiment.check_teacher_prompts(teacher)
-        for line in self.experiment.teacher.remarks(teacher):
+        teacher = self.found or self.experiment.teacher.finder.resolve()
+        self.experiment.of(teacher).check_teacher_prompts()
+        for line in self.experiment.teacher.finder.remarks(teacher):
             say(f"  {line}")
         for member in teacher.members:
             for each in kind_of(member.maker).understood(member):
@@ -125,15 +126,13 @@ class Preparation:
         return teacher
 
     @cached_property
-    def lengths(self) -> tuple[int, ...]:
-        """Tokens per text that each teacher reads."""
-        return self.experiment.lengths(self.teacher)
+    def _models(self) -> WithTeacher:
+        return self.experiment.of(self.teacher)
 
     def read_by_student(self, role: str) -> TokenLimit:
         """Return the part of a text of a role that the student reads."""
-        student = self.experiment.student
-        length = student.length(self.teacher, self.experiment.common_length(self.teacher))
-        return TokenLimit(student.base(self.teacher), length, student.prompts.of(role))
+        models, prompts = self._models, self.experiment.student.prompts
+        return TokenLimit(models.student.base, models.student_length, prompts.of(role))
 
     @cached_property
     def compute(self) -> str:
@@ -149,7 +148,7 @@ class Preparation:
 
     def store(self, texts: TextTable, role: str = PLAIN) -> TableStore:
         """The teacher's vectors of some texts of a role; naming a store embeds nothing."""
-        store = teacher_store(texts, self.teacher, role, lengths=self.lengths, compute=self.compute)
+        store = teacher_store(texts, self.teacher, role, lengths=self._models.lengths, compute=self.compute)
         return self.runtimes.choose(store)
 
     def once(self, read: "Callable[[Preparation], T]") -> T:
@@ -174,7 +173,7 @@ class Preparation:
         """The prepared data of a kind, prepared now if it has not been; None where there is none."""
         if kind.key not in self.data:
             value = next((each for each in self.kinds if each.key == kind.key), None)
-            self.data[kind.key] = value and self._understood(lambda: value.prepare(self))
+            self.data[kind.key] = value and self._understood(lambda: value.reader.prepare(self))
         known: P | None = self.data[kind.key]
         return known
 
@@ -187,7 +186,7 @@ class Preparation:
         """Texts that are measured with. A kind declares its own, and adds those that it holds out."""
         barrier = Barrier(self.workspace)
         for kind in self.experiment.kinds:
-            for evaluator, texts in kind.measured(self).items() if kind in self.kinds else ():
+            for evaluator, texts in kind.reader.measured(self).items() if kind in self.kinds else ():
                 barrier.declare(evaluator, texts)
         return barrier
 
@@ -211,7 +210,7 @@ class Preparation:
     def _measures(self) -> list[Measure]:
         """Those of the source come last, as agreement selects only where nothing else does."""
         kinds = sorted(self.kinds, key=lambda kind: kind.is_source)
-        return [each for kind in kinds for each in kind.measures(self)]
+        return [each for kind in kinds for each in kind.reader.measures(self)]
 
     @cached_property
     def dev(self) -> DevSuite:
@@ -234,23 +233,23 @@ class Preparation:
     @cached_property
     def whole(self) -> Setting:
         """The setting with all of the rows, as it is named before anything of it is made."""
-        experiment = self.experiment
-        experiment.check_prompts(self.teacher)
-        for line in experiment.student.remarks(self.teacher, experiment.common_length(self.teacher)):
+        experiment, models = self.experiment, self._models
+        models.check_prompts()
+        for line in models.student.remarks(models.common_length):
             say(f"  {line}")
         for kind in self.kinds:
             self.get(type(kind))
         data = {key: value for key, value in self.data.items() if value is not None}
         fine_tuned = any(kind.counts_as == "labels" and kind.key in data for kind in experiment.kinds)
         return Setting(
-            teacher=self.teacher.having(lengths=self.lengths),
-            student=experiment.student.spec(self.teacher, experiment.seed),
+            teacher=self.teacher.having(lengths=self._models.lengths),
+            student=models.student.spec(experiment.seed),
             dev=self.dev,
             data=data,
             teacher_dim=dimension_of(self.teacher) if Sentences.key in data else 0,
             finetune_budget=experiment.budget.settled().finetune if fine_tuned else 0,
             autocast=self.compute,
-            **experiment.stage_settings(self.teacher),
+            **models.stage_settings(),
         )
 
     @cached_property
@@ -276,7 +275,7 @@ class Preparation:
         """The setting whose kinds have been completed, with its numbers of rows."""
         for kind in self.kinds:
             if (value := setting.get(type(kind))) is not None:
-                setting = setting.having(type(kind), kind.complete(value, self))
+                setting = setting.having(type(kind), kind.reader.complete(value, self))
         return counted(setting, self.workspace)
 
     def make(self, *asked: object) -> None:

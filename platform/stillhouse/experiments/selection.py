@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from stillhouse.core.type_casts import check_types
+from stillhouse.evaluation.search.index_options import parse_index
 
-_WITHOUT_FAISS = ("auto", "exact")
+WITHOUT_FAISS = ("auto", "exact")
 
 
 @dataclass(frozen=True)
@@ -31,21 +32,8 @@ class Selection:
     def __post_init__(self) -> None:
         """Check the types."""
         check_types(self, "selection")
-        if self.index not in _WITHOUT_FAISS:
-            from stillhouse.evaluation.search.indexes import parse_index
-
-            parse_index(self.index, others=_WITHOUT_FAISS)
-
-    def check(self) -> None:
-        """Refuse an index that the installed FAISS lacks.
-
-        Raises:
-            BadInput: FAISS is not installed, or has no GPU.
-        """
-        if self.index not in _WITHOUT_FAISS:
-            from stillhouse.evaluation.search.indexes import check_index, parse_index
-
-            check_index(parse_index(self.index))
+        if self.index not in WITHOUT_FAISS:
+            parse_index(self.index, others=WITHOUT_FAISS)
 
     @property
     def approximate(self) -> str:

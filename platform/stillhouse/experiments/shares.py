@@ -21,7 +21,7 @@ def cut(setting: Setting, budget: Budget) -> Setting:
     for key, value in setting.data.items():
         rows = kinds[key].counts_as
         fraction = budget.share_of(rows) if rows else 1.0
-        data[key] = kinds[key].share(value, fraction) if fraction < 1 else value
+        data[key] = value.share(fraction) if fraction < 1 else value
     return dataclasses.replace(setting, data=data)
 
 

@@ -1,7 +1,7 @@
 """One of several corpora that are trained on together."""
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stillhouse.core.errors import require
 from stillhouse.core.roles import ROLES
@@ -9,8 +9,7 @@ from stillhouse.core.type_casts import check_types
 from stillhouse.experiments.columns import Columns
 
 if TYPE_CHECKING:
-    from stillhouse.corpora.reading.corpus import ReadOptions
-    from stillhouse.experiments.preparation import Preparation
+    pass
 
 PYDOCS = "pydocs"
 _OF_A_MIX = ("corpus", "share", "role")
@@ -66,35 +65,3 @@ class Source(Columns):
                 f.name: taken[f.name] for f in fields(self) if taken.get(f.name, f.default) != f.default
             }
             require(not changed, "pydocs must be taken as it is: its sentences are chosen already", **changed)
-
-    def read_options(self, context: "Preparation | None" = None) -> "ReadOptions":
-        """Return the options of reading the corpus; values that no text can satisfy are refused.
-
-        Raises:
-            BadInput: See `ReadOptions`.
-        """
-        return read_options(self, context)
-
-
-def read_options(source: Any, context: "Preparation | None", **more: Any) -> "ReadOptions":
-    """The options of a reader from the fields of experiments that say the same.
-
-    Args:
-        source: A value with these fields.
-        context: Knows the student, whose tokens count where texts are cut or packed; None counts words alone.
-        **more: Further options.
-    """
-    from stillhouse.corpora.reading.corpus import DROP, ReadOptions
-
-    if context is not None and source.longer != DROP:
-        more["tokens"] = context.read_by_student(source.role)
-    return ReadOptions(
-        column=source.column or None,
-        split_sentences=source.split or None,
-        min_words=source.min_words,
-        max_words=source.max_words,
-        encoding=source.encoding,
-        longer=source.longer,
-        schema=source.schema("sentences"),
-        **more,
-    )

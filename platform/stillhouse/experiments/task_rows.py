@@ -1,8 +1,9 @@
 """The rows of a labelled task as examples: those of its files, and varied ones that a teacher labels."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,16 +17,77 @@ from stillhouse.corpora.reading.cleaning import clean, dedup_key
 from stillhouse.corpora.reading.sources import list_files
 from stillhouse.corpora.tables import open_rows, open_texts, open_values, write_rows, write_texts
 from stillhouse.corpora.text_variation import augment
-from stillhouse.corpora.wordnet import read_wordnet
+from stillhouse.corpora.wordnet import read_wordnet, wordnet_files
 from stillhouse.evaluation.classification import Classification, CosineThreshold
+from stillhouse.experiments.data_kind import Measure, Reader
+from stillhouse.experiments.kinds.labelled_task import LabelledTask
 from stillhouse.experiments.sources_read import task_read
-from stillhouse.values.data import Examples
+from stillhouse.values.data import AllRows, Examples, TextTable
 from stillhouse.values.setting import TaskData
 from stillhouse.values.stage import DevSuite
+
+if TYPE_CHECKING:
+    from stillhouse.experiments.experiment import Experiment
+    from stillhouse.experiments.preparation import Preparation
 
 VERSION = 2
 THRESHOLD_ROWS = 10_000
 """Training rows on which the thresholds of untuned vectors are chosen."""
+
+
+class TaskReader(Reader[LabelledTask, TaskData]):
+    """The reader of a labelled task."""
+
+    def check(self, experiment: "Experiment") -> None:
+        """Refuse an unknown task, and missing files of it or of WordNet."""
+        resolve_task(task_name(self.kind.name), self.kind.root, "train")
+        if self.kind.wordnet:
+            wordnet_files(self.kind.wordnet)
+
+    def sketch(self, experiment: "Experiment") -> TaskData:
+        """Rows that are not there, with the classes of the task."""
+        known = TASKS[task_name(self.kind.name)]
+        texts, nothing = TextTable("placeholder"), DevSuite((), select="")
+        columns = ("text", "other") if known.second else ("text",)
+        rows = Examples(dict.fromkeys(columns, texts), AllRows())
+        return TaskData(
+            rows,
+            len(known.labels),
+            nothing,
+            augmented=rows if self.kind.wordnet else None,
+            untuned=nothing if known.second and len(known.labels) == 2 else None,
+        )
+
+    def measured(self, context: "Preparation") -> dict[str, list[str]]:
+        """The rows of dev, and of test where its labels are public."""
+        task = task_name(self.kind.name)
+        rows = [row for split in measured_splits(task, self.kind.root) for row in read_task(split)]
+        return {task: [text for row in rows for text in (row.first, row.second) if text]}
+
+    def read(self, context: "Preparation") -> tuple[TaskData, tuple[Spec[Any], ...]]:
+        """Read the rows, and name the evaluators of the test rows."""
+        read = read_labelled_task(context.workspace, self.kind.name, self.kind.root)
+        context.facts |= {"task": self.kind.name}
+        return read
+
+    def measures(self, context: "Preparation") -> list[Measure]:
+        """The test rows; on dev a stage that is trained on the task has a suite of its own."""
+        return [Measure(self.kind.key, "", None, test) for test in context.once(self.read)[1]]
+
+    def prepare(self, context: "Preparation") -> TaskData:
+        """The rows that nothing measures."""
+        task, _ = context.once(self.read)
+        rows = unmeasured_rows(context.barrier, task.examples, task_name(self.kind.name), self.kind.root)
+        context.reads(rows.columns["text"])
+        return replace(task, examples=rows)
+
+    def complete(self, value: TaskData, context: "Preparation") -> TaskData:
+        """Vary the rows where a WordNet is given."""
+        if not self.kind.wordnet:
+            return value
+        copies, most = self.kind.copies, self.kind.rows
+        rows = augmented_rows(context.barrier, value.examples, self.kind.wordnet, copies=copies, most=most)
+        return replace(value, augmented=rows)
 
 
 def measured_splits(task: str, root: str) -> list[LabelledData]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,8 @@ from stillhouse.core.errors import require
 if TYPE_CHECKING:
     from stillhouse.experiments.experiment import Experiment
 
-IN_MEMORY = {"in_memory": True}
-"""Metadata of fields that hold text: experiment files and the command line have the path instead."""
+IN_MEMORY = "in_memory"
+"""Metadata of fields that hold text: the field that gets its path instead, and fields that this empties."""
 NAMES = {"names": True}
 """Metadata of fields that an experiment file may give as names and values; they hold them as text."""
 _FOLDER = "texts"
@@ -124,8 +124,18 @@ def in_files(experiment: "Experiment", root: Path) -> "Experiment":
         experiment: The experiment.
         root: The workspace's folder.
     """
-    data = tuple(kind.in_files(root) for kind in experiment.data)
+    data = tuple(_in_file(kind, root) for kind in experiment.data)
     return experiment if data == experiment.data else replace(experiment, data=data)
+
+
+def _in_file(kind: Any, root: Path) -> Any:
+    for each in fields(kind):
+        held: Held | None = getattr(kind, each.name) if IN_MEMORY in each.metadata else None
+        if held is not None:
+            path, *others = each.metadata[IN_MEMORY]
+            empty = dict.fromkeys(others, "")
+            return replace(kind, **{each.name: None, path: held.written(root), **empty})
+    return kind
 
 
 def _columns(given: Any) -> list[str] | None:

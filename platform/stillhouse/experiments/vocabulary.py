@@ -12,12 +12,15 @@ from stillhouse.core.identity import fingerprint
 from stillhouse.corpora.reading.sources import list_files
 from stillhouse.corpora.tables import open_texts
 from stillhouse.corpora.word_vector_files import count_words, write_vectors, write_vocabulary
-from stillhouse.experiments.kinds.word_vectors import COUNT, FURTHER
+from stillhouse.experiments.data_kind import Reader
+from stillhouse.experiments.kinds.word_vectors import COUNT, FURTHER, WordVectors
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.values.data import Model, TextTable
 
 if TYPE_CHECKING:
     from stillhouse.core.artifacts import Workspace
+    from stillhouse.experiments.experiment import Experiment
+    from stillhouse.experiments.preparation import Preparation
 
 VERSION = 2
 
@@ -41,6 +44,24 @@ DIM = 300
 
 MOST_WORDS = 200_000
 """Words that are counted, the most frequent ones."""
+
+
+class VocabularyReader(Reader[WordVectors, Model]):
+    """The reader of word vectors."""
+
+    def check_files(self) -> None:
+        """Refuse a missing file."""
+        if self.kind.vectors != COUNT:
+            list_files(self.kind.vectors, "file of word vectors")
+
+    def sketch(self, experiment: "Experiment") -> Model:
+        """A model that stands for the vectors."""
+        return Model("placeholder")
+
+    def prepare(self, context: "Preparation") -> Model:
+        """Write the vectors of the words that the training texts hold, and of further ones of a file."""
+        seed, further = context.experiment.seed, self.kind.further
+        return word_vectors(context.workspace, self.kind.vectors, context.words, seed, further=further)
 
 
 def word_vectors(

@@ -161,7 +161,7 @@ def kinds_read(method: Method, hp: Any, experiment: Experiment, setting: Setting
         method: What plans.
         hp: Its hyper-parameters.
         experiment: The data.
-        setting: What `Experiment.sketch` gives for it.
+        setting: What `WithTeacher.sketch` gives for it.
     """
     measured = any(stage.dev == setting.dev for stage in method.plan(hp, setting).chain())
     needs = {need.kind.key for need in needed(method.needs)}
@@ -259,7 +259,7 @@ def probe(method: Method, hp: Any, setting: Setting, *, layers: int) -> None:
     Args:
         method: The method whose plan is made.
         hp: Its hyper-parameters.
-        setting: The result of `Experiment.sketch`: the data need not exist.
+        setting: The result of `WithTeacher.sketch`: the data need not exist.
         layers: Number of layers of the model that the student starts from.
 
     Raises:
@@ -301,7 +301,7 @@ def check_fraction(method: Method, hp: object, setting: Setting, budget: Budget)
     Args:
         method: The method whose plan is made.
         hp: Its hyper-parameters.
-        setting: All of the data; what `Experiment.sketch` gives will do.
+        setting: All of the data; what `WithTeacher.sketch` gives will do.
         budget: Which share of which rows.
 
     Raises:

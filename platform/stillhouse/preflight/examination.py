@@ -58,7 +58,7 @@ def examine(
         BadInput: The teacher, the data or the plan cannot be used at all.
     """
     start = time.perf_counter()
-    teacher = experiment.teacher.resolve()
+    teacher = experiment.teacher.finder.resolve()
     with recorded() as understood:
         planned = read(method, hp, experiment, workspace, teacher, device)
     findings = [Finding("data", NOTE, "\n".join(each.lines()), data=each.noted()) for each in understood]

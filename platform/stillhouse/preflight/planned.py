@@ -105,7 +105,7 @@ class Planned:
 
     def reading(self) -> TableStore:
         """The store of a sample of the texts to distil on, which need not exist."""
-        lengths = self.experiment.lengths(self.teacher)
+        lengths = self.experiment.of(self.teacher).lengths
         texts = TextTable("sample")
         return teacher_store(texts, self.teacher, self.role, lengths=lengths, compute=self.compute)
 
@@ -129,7 +129,7 @@ def sketched(
         teacher: What the experiment's teacher resolves to.
         device: Where teacher and students run.
     """
-    setting = dataclasses.replace(experiment.sketch(teacher), teacher_dim=dimension_of(teacher))
+    setting = dataclasses.replace(experiment.of(teacher).sketch(), teacher_dim=dimension_of(teacher))
     return Planned(experiment, teacher, setting, method.plan(hp, setting), workspace, device)
 
 
@@ -155,10 +155,10 @@ def read(
     context = Preparation(experiment, workspace, where, read=kinds, found=teacher)
     source = experiment.source
     # The source comes last: whether it has been read depends on what is measured.
-    if not all(kind.at_hand(context) for kind in reversed(experiment.kinds)):
+    if not all(kind.reader.at_hand(context) for kind in reversed(experiment.kinds)):
         say("  the text has not been read yet: looking at some of it")
         label = str(getattr(source, "corpus", source.key))
-        return dataclasses.replace(plan, texts=tuple(source.glimpse(SAMPLE)), label=label)
+        return dataclasses.replace(plan, texts=tuple(source.reader.glimpse(SAMPLE)), label=label)
     named = context.whole
     setting = dataclasses.replace(plan.setting, data={**plan.setting.data, **named.data}, dev=named.dev)
     stage = method.plan(hp, setting)

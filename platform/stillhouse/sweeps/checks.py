@@ -262,7 +262,7 @@ def with_steps(
     """
     notes: list[str] = []
     budget = experiment.budget
-    setting = as_long_as_stated(experiment.sketch(teacher), budget)
+    setting = as_long_as_stated(experiment.of(teacher).sketch(), budget)
     names = [field.name for field in dataclasses.fields(hp) if field.name.endswith("batch_size")]
     for name in () if budget.batch_tokens else [name for name in names if name not in given]:
         size = before = getattr(hp, name)
@@ -337,8 +337,8 @@ def _checking(
     """Check an experiment; return its teacher, and what refuses hyper-parameters that cannot be planned."""
     check_needs(method, experiment)
     experiment.check()
-    teacher = experiment.teacher.resolve()
-    setting = experiment.sketch(teacher)
+    teacher = experiment.teacher.finder.resolve()
+    setting = experiment.of(teacher).sketch()
     asymmetric = asymmetric_search(experiment)
     by_length = experiment.budget.batch_tokens > 0 or experiment.budget.length_window > 0
     if asymmetric or by_length or experiment.budget.least_squares:

@@ -88,9 +88,9 @@ def train_at(
         BadInput: With some fraction a stage has fewer rows than its batch size; nothing is trained then.
     """
     plans = []
-    teacher = teacher or experiment.teacher.resolve()
+    teacher = teacher or experiment.teacher.finder.resolve()
     print_concerns(at_start(method, hp, experiment, workspace, teacher, device=embedding.device))
-    kinds = kinds_read(method, hp, experiment, experiment.sketch(teacher))
+    kinds = kinds_read(method, hp, experiment, experiment.of(teacher).sketch())
     for place, fraction in enumerate(fractions):
         given = changed(experiment, {"budget.fraction": fraction})
         again = refresh and place == 0

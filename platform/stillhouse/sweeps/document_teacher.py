@@ -109,7 +109,7 @@ def taught_by(experiment: Experiment, source: Source) -> Experiment:
         )
     selection = replace(experiment.selection, by=ASYMMETRIC)
     given = experiment.teacher
-    if given.is_model and given.published().sha256 == source.model.sha256:
+    if given.is_model and given.finder.published().sha256 == source.model.sha256:
         return replace(experiment, selection=selection)
     return replace(experiment, selection=selection, teacher=_choice(source.model))
 

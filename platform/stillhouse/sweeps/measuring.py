@@ -21,6 +21,7 @@ from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.kinds.collection import SearchCollection, SearchData
 from stillhouse.experiments.kinds.labelled_task import LabelledTask
 from stillhouse.experiments.preparation import Preparation, documents_of
+from stillhouse.experiments.task_rows import TaskReader
 from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.sweeps.document_teacher import beside_teacher, documents_source, other_model, taught_by
 from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
@@ -122,7 +123,7 @@ def measure_models(
     data = Preparation(experiment, workspace, embedding, refresh, {alone.key} if alone else None)
     suite: DevSuite | TestSuite = data.test if final else data.dev
     if alone is not None and not final:
-        suite = _task_suite(data.once(alone.read)[0], encoders)
+        suite = _task_suite(data.once(TaskReader(alone).read)[0], encoders)
     if experiment.get(Claims) is not None:
         refuse_trained_claims(stages_among(models, workspace), suite, split, workspace)
     data.make(suite)
@@ -148,7 +149,7 @@ def measure_models(
     if not final:
         task = experiment.get(LabelledTask)
         if alone is None and task is not None:
-            figures |= _task_figures(data.once(task.read)[0], encoders[0], workspace)
+            figures |= _task_figures(data.once(TaskReader(task).read)[0], encoders[0], workspace)
         calibration = calibrated(data.settled(data.get(SearchCollection)), encoders[0], sources[0], workspace)
     about = figure_facts(suite, workspace)
     return Measurement(split, sources, measured, figures, data.facts_of(None), about, beside, calibration)
@@ -169,7 +170,7 @@ def source_of(
     named = name == experiment.teacher.name and experiment.teacher.is_model
     if source.model is None or not named or any(source.stated):
         return source
-    return replace(source, model=experiment.teacher.published())
+    return replace(source, model=experiment.teacher.finder.published())
 
 
 def _other(name: str, model: str, experiment: Experiment, workspace: Workspace) -> Source:

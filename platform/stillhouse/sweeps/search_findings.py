@@ -51,8 +51,8 @@ def search_findings(options: SweepOptions) -> list[Finding]:
     Args:
         options: The sweep that the same arguments begin.
     """
-    teacher = options.teacher or options.experiment.teacher.resolve()
-    sketch = replace(options.experiment.sketch(teacher), teacher_dim=dimension_of(teacher))
+    teacher = options.teacher or options.experiment.teacher.finder.resolve()
+    sketch = replace(options.experiment.of(teacher).sketch(), teacher_dim=dimension_of(teacher))
     setting = as_long_as_stated(sketch, options.experiment.budget)
     context = Context(
         method=options.method,

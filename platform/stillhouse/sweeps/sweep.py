@@ -62,7 +62,7 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
     ):
         options = options.on(device)
         slots = _slots(options)
-        teacher = options.teacher or options.experiment.teacher.resolve()
+        teacher = options.teacher or options.experiment.teacher.finder.resolve()
         _warn_at_start(options, workspace, teacher)
         say("corpus and teacher")
         with doing("preparing the corpus and the teacher"), clock.part(READING):

@@ -1,25 +1,19 @@
 """The choice of a teacher."""
 
 import json
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from stillhouse.core.errors import BadInput, require
+from stillhouse.core.errors import require
 from stillhouse.core.json_text import parse_json
+from stillhouse.core.modules import named
 from stillhouse.core.roles import Prompts
 from stillhouse.core.type_casts import check_types
-from stillhouse.teachers.weights import resolve_model
-from stillhouse.values.data import (
-    AUTO,
-    DEFAULT_REQUESTS,
-    RUNTIMES,
-    Ensemble,
-    Model,
-    Requests,
-    Teacher,
-    shares_of,
-)
+from stillhouse.values.data import AUTO, DEFAULT_REQUESTS, RUNTIMES, Requests, shares_of
+
+if TYPE_CHECKING:
+    from stillhouse.teachers.kinds import Finder
 
 DEFAULT = "all-MiniLM-L6-v2"
 POOLINGS = ("cls", "mean", "max", "last", "pooler")
@@ -258,94 +252,13 @@ class TeacherChoice:
             **named,
         )
 
-    def check(self) -> None:
-        """Refuse a runtime whose packages are missing, before any work.
-
-        Raises:
-            BadInput: It names the extra.
-        """
-        from stillhouse.teachers.runtimes import missing_extra
-
-        for choice in self.each:
-            if reason := missing_extra(choice.runtime):
-                raise BadInput(f"`teacher.runtime = {choice.runtime}` must be able to run, but: {reason}")
-
-    def resolve(self) -> Teacher:
-        """Find the teacher: its folder, the files of its vectors, or its endpoint; or all of several.
-
-        Raises:
-            BadInput: As of `published`; no such files, or not of texts and vectors; an endpoint that does not
-                answer, or refuses the key; or a teacher that is listed twice.
-        """
-        if not self.members:
-            return self._member()
-        members = tuple(choice._member() for choice in self.members)
-        lengths = tuple(choice.max_length for choice in self.members)
-        _refuse_twice(members, lengths)
-        weights = tuple(choice.weight for choice in self.members)
-        return Ensemble(members, shares_of(weights), lengths, weights)
-
     @property
     def own_name(self) -> str:
         """The name that is given; empty where none is."""
         return "" if self.name == DEFAULT else self.name
 
-    def _member(self) -> Teacher:
-        from stillhouse.teachers.kinds import kind_of
-
-        kind = "endpoint" if self.endpoint else "files" if self.vectors else "model"
-        return kind_of(self.kind or kind).find(self)
-
-    def published(self) -> Model:
-        """Find the teacher's folder, and set its head and its prompts.
-
-        Raises:
-            BadInput: No such model, it has no such head, dimension or prompt, something in its folder is not
-                supported, or only vectors are named.
-        """
-        require(
-            self.is_model,
-            "this needs the teacher as a model",
-            teacher=self.vectors or self.endpoint or f"{len(self.members)} teachers",
-            remedy="Leave teacher.vectors, teacher.endpoint and teacher.members out, and name the model "
-            "(teacher.name).",
-        )
-        from stillhouse.students.head import check_published, truncated, with_head
-        from stillhouse.teachers.prompts import chosen_prompts
-
-        model = with_head(resolve_model(self.name), self.pooling, self.normalize)
-        check_published(model)
-        return replace(truncated(model, self.dimension), prompts=chosen_prompts(model, vars(self.prompts)))
-
-    def remarks(self, teacher: Teacher) -> list[str]:
-        """Say what is assumed of the teacher's head, or what it contradicts, and which prompts it has.
-
-        Args:
-            teacher: What `resolve` gives.
-        """
-        from stillhouse.teachers.kinds import kind_of
-
-        pairs = zip(self.each, teacher.members, strict=True)
-        lines = [line for choice, member in pairs for line in kind_of(member.maker).remarks(choice, member)]
-        if teacher.weights:
-            lead = teacher.lead
-            own = f"; a student without a checkpoint starts from {lead.name}" if lead.checkpoint else ""
-            lines.append(f"teachers, with their weights: {teacher.name}{own}")
-        return lines
-
-
-def _refuse_twice(members: tuple[Teacher, ...], lengths: tuple[int, ...]) -> None:
-    """Refuse a teacher that is listed twice: the same vectors under the same or under another name."""
-    from stillhouse.teachers.prompts import prompts_of
-
-    reading = [
-        (member.fingerprint, prompts_of(member), length)
-        for member, length in zip(members, lengths, strict=True)
-    ]
-    twice = [member.name for member, reads in zip(members, reading, strict=True) if reading.count(reads) > 1]
-    require(
-        not twice,
-        "each teacher must be listed once",
-        twice=twice,
-        remedy="Give it a larger weight instead.",
-    )
+    @property
+    def finder(self) -> "Finder":
+        """What finds the teacher."""
+        found: Finder = named("stillhouse.teachers.kinds:Finder")(self)
+        return found

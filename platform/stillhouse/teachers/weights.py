@@ -12,6 +12,7 @@ from stillhouse.core.artifacts import sha256_of
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.integrity import check_checksums
 from stillhouse.core.model_folder import read_folder
+from stillhouse.students.head import own_dimension, truncated
 from stillhouse.teachers.untrusted import check_links, check_module, check_weights
 from stillhouse.values.data import Model
 
@@ -39,8 +40,6 @@ def resolve_model(name: str, revision: str | None = None) -> Model:
     Raises:
         BadInput: No such model, weights that are not the published ones, or weights not in safetensors.
     """
-    from stillhouse.students.head import own_dimension, truncated
-
     folder = model_folder(name, revision)
     model = Model(sha256=hash_model(folder), name=name, path=str(folder.resolve()))
     kept = read_folder(folder).truncate_dim

@@ -95,8 +95,8 @@ def fit(
         live_weights: Weights of the stage whose student is the live teacher.
         first_objective: Objective weights of the previous stage, where this one keeps them.
         first_layer: Weights of the student's kept layer, where it is fitted.
-        checkpoint_seconds: Time between two checkpoints in seconds, or 50 times what the last one took, if that
-            is more; every evaluation writes one too.
+        checkpoint_seconds: Time between two checkpoints in seconds, or 50 times what the last one took, if
+            that is more; every evaluation writes one too.
         keep: Number of best checkpoints kept in addition to the last one during training; a stage with a
             soup keeps as many as that needs.
         stop_requested: Called between steps; returning True checkpoints and ends the run, as a signal does.

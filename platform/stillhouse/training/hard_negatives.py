@@ -18,7 +18,8 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import FloatArray, IntArray
 from stillhouse.corpora.reading.cleaning import dedup_key
 from stillhouse.corpora.tables import open_examples, open_rows, open_texts, restrict
-from stillhouse.evaluation.search.indexes import build_index, parse_index, search_index
+from stillhouse.evaluation.search.index_options import parse_index
+from stillhouse.evaluation.search.indexes import build_index, search_index
 from stillhouse.teachers.store import open_vectors
 from stillhouse.training.negative_selection import known_positives, nearest, nearest_of
 from stillhouse.training.resumable_parts import Make, in_parts

@@ -739,6 +739,10 @@ class RankingTask:
     cross_encoder: Model | None = None
     unlabelled: Examples | None = None
 
+    def share(self, fraction: float) -> "RankingTask":
+        """A share of the claims for the student; a teacher that is trained, or scores them, has them all."""
+        return replace(self, fraction=fraction, rows=max(1, round(fraction * self.rows)))
+
 
 @dataclass(frozen=True)
 class Collection(Named):

@@ -21,6 +21,7 @@ from stillhouse.values.data import (
     StoreEnsemble,
     TableStore,
     Teacher,
+    sample,
 )
 from stillhouse.values.graph import swapped
 from stillhouse.values.kinds import Kind
@@ -63,6 +64,12 @@ class SentenceData:
         columns = {"text": self.store.texts}
         return Examples(columns, AllRows(), label=label, text_role=self.role, text_roles=self.store.roles)
 
+    def share(self, fraction: float) -> "SentenceData":
+        """A share of the texts to train on; the teacher's vectors stay whole."""
+        parts = self.store.roles or ((self.rows, self.role),)
+        rows = sum(max(1, round(fraction * part)) for part, _ in parts)
+        return dataclasses.replace(self, rows=rows, sample=sample(self.whole("sentences"), fraction))
+
 
 @dataclass(frozen=True)
 class PairData:
@@ -75,6 +82,10 @@ class PairData:
 
     examples: Examples
     stores: Mapping[str, TableStore]
+
+    def share(self, fraction: float) -> "PairData":
+        """A share of the pairs; negatives are mined among all of them."""
+        return PairData(sample(self.examples, fraction), self.stores)
 
 
 @dataclass(frozen=True)
@@ -105,6 +116,11 @@ class ParallelData:
     store: TableStore
     contrast: Examples | None = None
 
+    def share(self, fraction: float) -> "ParallelData":
+        """A share of the pairs; the teacher's vectors stay whole."""
+        contrast = None if self.contrast is None else sample(self.contrast, fraction)
+        return ParallelData(sample(self.examples, fraction), self.store, contrast)
+
 
 @dataclass(frozen=True)
 class TaskData:
@@ -123,6 +139,10 @@ class TaskData:
     dev: DevSuite
     augmented: Examples | None = None
     untuned: DevSuite | None = None
+
+    def share(self, fraction: float) -> "TaskData":
+        """A share of the rows, in the proportions of their labels."""
+        return dataclasses.replace(self, examples=sample(self.examples, fraction))
 
 
 @dataclass(frozen=True)

@@ -27,13 +27,8 @@ from stillhouse.evaluation.finite_encoder import FiniteEncoder, Piecewise
 from stillhouse.evaluation.items import Figures, Items, Measured, means, measured
 from stillhouse.evaluation.retrieval import unit
 from stillhouse.evaluation.search.exact import TILE, Ranking, search_stream
-from stillhouse.evaluation.search.indexes import (
-    IndexChoice,
-    build_index,
-    parse_index,
-    recall_of_exact,
-    search_index,
-)
+from stillhouse.evaluation.search.index_options import IndexChoice, parse_index
+from stillhouse.evaluation.search.indexes import build_index, recall_of_exact, search_index
 from stillhouse.evaluation.search.passage_vectors import PassageVectors, vectors_folder, write_vectors
 from stillhouse.evaluation.search.sharded import THREADS, search_files
 from stillhouse.evaluation.trec_runs import (

@@ -13,31 +13,18 @@ distances, since they place its centroids and make its codes more accurate.
 import contextlib
 import importlib.util
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
-from stillhouse.core.errors import BadInput, nearest, require
+from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import FloatArray, IntArray
 from stillhouse.evaluation.search.exact import NOTHING_TO_SEARCH, TILE, Ranking, require_finite
+from stillhouse.evaluation.search.index_options import IndexChoice, parse_index
 from stillhouse.evaluation.search.top_k import Top, ids_of, keys_of, scores_of
-
-PARAMETERS: dict[str, dict[str, tuple[int, int, int]]] = {
-    "flat": {},
-    "hnsw": {"m": (32, 2, 512), "ef_construction": (200, 1, 10_000), "ef_search": (128, 1, 10_000)},
-    "ivfpq": {
-        "nlist": (0, 0, 1 << 20),
-        "m": (0, 0, 4096),
-        "nbits": (8, 4, 12),
-        "nprobe": (16, 1, 1 << 20),
-        "train": (0, 0, 1 << 26),
-    },
-    "flat-gpu": {"device": (0, 0, 63)},
-}
-"""Index to parameter to (default, lowest value, highest value)."""
 
 EXACT, AUTO = "exact", "auto"
 """Beside the indexes: the product in torch, and the faster one of that and ``flat``."""
@@ -46,19 +33,6 @@ APPROXIMATE = ("hnsw", "ivfpq")
 
 POINTS_PER_CENTROID = 39
 """Passages that FAISS requires per centroid; with fewer it trains, but warns."""
-
-
-@dataclass(frozen=True)
-class IndexChoice:
-    """An index with checked parameters.
-
-    Attributes:
-        kind: ``flat``, ``hnsw``, ``ivfpq`` or ``flat-gpu``.
-        parameters: All parameters, including defaults.
-    """
-
-    kind: str
-    parameters: Mapping[str, int]
 
 
 class Passages(Protocol):
@@ -106,34 +80,6 @@ class Built:
     build_s: float
     trained_on: int
     megabytes: float
-
-
-def parse_index(text: str, *, others: Sequence[str] = ()) -> IndexChoice:
-    """Parse an index such as ``hnsw`` or ``hnsw:m=16,ef_search=64``.
-
-    Args:
-        text: The index.
-        others: What else is known here, without parameters, such as ``exact``.
-
-    Raises:
-        BadInput: If the index or a parameter is unknown, or a value is out of range.
-    """
-    kind, _, pairs = text.strip().partition(":")
-    every = {**{name: {} for name in others}, **PARAMETERS}
-    if kind not in every:
-        raise BadInput(f"unknown index `{kind}`. {nearest(kind, list(every))}")
-    known = every[kind]
-    values = {name: default for name, (default, _, _) in known.items()}
-    for pair in filter(None, pairs.split(",")):
-        name, _, value = (part.strip() for part in pair.partition("="))
-        if name not in known:
-            remedy = nearest(name, list(known)) if known else "It has no parameters."
-            raise BadInput(f"unknown parameter `{name}` of {kind}. {remedy}")
-        _, low, high = known[name]
-        fits = value.isdecimal() and low <= int(value) <= high
-        require(fits, f"{low} <= {name} <= {high}, a whole number", index=text, **{name: value})
-        values[name] = int(value)
-    return IndexChoice(kind, values)
 
 
 def check_index(choice: IndexChoice) -> None:

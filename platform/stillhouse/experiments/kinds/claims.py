@@ -1,23 +1,17 @@
 """Claims with candidate documents, which retrieval distillation learns to rank."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from stillhouse.core.console import say
 from stillhouse.core.errors import require
-from stillhouse.core.identity import spec
 from stillhouse.core.type_casts import check_types
-from stillhouse.corpora.published.fever import SPLIT_BY, SPLITS, fever_files
-from stillhouse.experiments.data_kind import DataKind, Measure
+from stillhouse.corpora.published.fever import SPLIT_BY
+from stillhouse.experiments.data_kind import DataKind
 from stillhouse.experiments.kinds.word_vectors import WordVectors
-from stillhouse.values.data import AllRows, Examples, Model, RankingTask, TextTable
-from stillhouse.values.stage import DevSuite
+from stillhouse.values.data import RankingTask
 
 if TYPE_CHECKING:
     from stillhouse.experiments.experiment import Experiment
-    from stillhouse.experiments.preparation import Preparation
-
-DCG = "fever_dcg"
 
 
 @dataclass(frozen=True)
@@ -43,6 +37,7 @@ class Claims(DataKind[RankingTask]):
     remedy = "Give --claims with a folder of FEVER."
     is_source = True
     counts_as = "sentences"
+    read_by = "stillhouse.experiments.claim_rows:ClaimReader"
     path: str = ""
     candidates: int = 10
     ngrams: int = 1
@@ -89,78 +84,3 @@ class Claims(DataKind[RankingTask]):
             "student.prompts must be left out with claims, whose pairs some models read in one pass",
             prompts=str(experiment.student.prompts),
         )
-
-    def check(self, experiment: "Experiment") -> None:
-        """Refuse missing files, and a cross-encoder that gives no single score."""
-        fever_files(self.path)
-        self.published_teacher()
-
-    def published_teacher(self) -> Model | None:
-        """The cross-encoder that may teach.
-
-        Raises:
-            BadInput: If there is no such model, or it does not give a single score per pair.
-        """
-        from stillhouse.teachers.cross_encoder import published_cross_encoder
-
-        return published_cross_encoder(self.cross_encoder)
-
-    def sketch(self, experiment: "Experiment") -> RankingTask:
-        """Claims that are not there."""
-        texts, nothing = TextTable("placeholder"), DevSuite((), select="")
-        rows = Examples({"claim": texts, "documents": texts}, AllRows())
-        return RankingTask(rows, nothing, rows=1 << 40, cross_encoder=self.published_teacher())
-
-    def read(self, context: "Preparation") -> tuple[Examples, Examples, Examples, Examples | None]:
-        """Read claims and pages, and find the candidates: train, dev, test, and train with the unlabelled."""
-        from stillhouse.experiments.claim_rows import ALL, read_claims
-        from stillhouse.experiments.sources_read import claims_read
-
-        parts, facts = read_claims(self, context.workspace, refresh=context.refresh)
-        train, dev, test = (parts[name] for name in SPLITS)
-        more = parts.get(ALL)
-        claims_read(context.workspace, self.path, train, facts["data"]).say()
-        published = self.published_teacher()
-        context.facts |= {
-            **facts,
-            "sentences": facts["documents"],
-            "teacher": published.name if published else "a teacher trained on the same claims",
-            "store": train.fingerprint,
-        }
-        if more is not None:
-            context.facts |= {"unlabelled_claims": context.row_count(more) - context.row_count(train)}
-        rows = context.row_count(train if more is None else more)
-        fraction = context.experiment.budget.share_of(self.counts_as)
-        claims = max(1, round(fraction * rows))
-        context.facts |= {"claims": claims, "pairs": claims * self.candidates}
-        _say(context.facts)
-        return train, dev, test, more
-
-    def measures(self, context: "Preparation") -> "tuple[Measure]":
-        """Ranking of the candidates."""
-        from stillhouse.evaluation.claim_ranking import ClaimRanking
-
-        _, dev, test, _ = context.once(self.read)
-        on_dev, on_test = spec(ClaimRanking, examples=dev), spec(ClaimRanking, examples=test, split="test")
-        return (Measure(self.key, DCG, on_dev, on_test),)
-
-    def prepare(self, context: "Preparation") -> RankingTask:
-        """The claims to learn from."""
-        train, _, _, more = context.once(self.read)
-        for table in train.columns.values():
-            context.reads(table)
-        rows, published = context.row_count(more or train), self.published_teacher()
-        return RankingTask(train, context.dev, rows, cross_encoder=published, unlabelled=more)
-
-    @staticmethod
-    def share(value: RankingTask, fraction: float) -> RankingTask:
-        """A share of the claims for the student; a teacher that is trained, or scores them, has them all."""
-        return replace(value, fraction=fraction, rows=max(1, round(fraction * value.rows)))
-
-
-def _say(facts: dict[str, Any]) -> None:
-    """Print what was read, Table 1, and the worth of TF-IDF's own order, which every student should beat."""
-    say(f"  {facts['claims']:,} claims to learn from, {facts['candidates']} candidates each")
-    say(f"  claims with all relevant documents among the C nearest: {facts['coverage']}")
-    order = {name: value for name, value in facts.items() if name.startswith("tfidf_dev_")}
-    say("  TF-IDF: " + ", ".join(f"{name.removeprefix('tfidf_dev_')} {v:.4f}" for name, v in order.items()))

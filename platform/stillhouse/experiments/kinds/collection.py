@@ -1,21 +1,17 @@
 """A search collection: queries, passages and judgements that steer (dev) and are opened once (test)."""
 
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stillhouse.core.errors import require
 from stillhouse.core.roles import ASYMMETRIC
 from stillhouse.core.type_casts import check_types
-from stillhouse.experiments.data_kind import DataKind, Measure
+from stillhouse.experiments.data_kind import DataKind
 from stillhouse.values.data import Collection, TextTable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from stillhouse.evaluation.pool import Pool
     from stillhouse.experiments.experiment import Experiment
-    from stillhouse.experiments.preparation import Preparation
 
 METRICS = ("ndcg@10", "mrr@10")
 SEARCH = "search"
@@ -75,6 +71,8 @@ class SearchCollection(DataKind[SearchData]):
     key = "collection"
     title = "queries with relevant passages"
     remedy = "Give a folder with --dev-collection, or take the corpus pydocs."
+    selects = (SEARCH, ASYMMETRIC)
+    read_by = "stillhouse.experiments.search_queries:SearchReader"
     path: str = ""
     dev: str = "dev"
     test: str = "test"
@@ -159,49 +157,3 @@ class SearchCollection(DataKind[SearchData]):
             else "Give a folder with collection.path (--dev-collection), make queries with "
             "collection.synthetic=paragraph, or leave the fields of `collection` out.",
         )
-
-    def check(self, experiment: "Experiment") -> None:
-        """Refuse a folder whose queries or judgements cannot be used."""
-        if self.path:
-            from stillhouse.corpora.search_task import check_task
-            from stillhouse.experiments.search_queries import files_of
-
-            check_task(files_of(self))
-
-    def at_hand(self, context: "Preparation") -> bool:
-        """Return whether the folder is small."""
-        from stillhouse.corpora.reading.ingest import SMALL_BYTES
-
-        files = (file for file in Path(self.path).expanduser().rglob("*") if file.is_file())
-        return not self.path or sum(file.stat().st_size for file in files) <= SMALL_BYTES
-
-    def selects(self) -> tuple[str, ...]:
-        """By the ranking of the relevant passages: among the student's own vectors, or the teacher's."""
-        return (SEARCH, ASYMMETRIC)
-
-    def sketch(self, experiment: "Experiment") -> SearchData:
-        """Collections that are not there."""
-        texts = TextTable("placeholder")
-        nothing = Collection(texts, texts, "placeholder")
-        return SearchData(nothing, nothing)
-
-    def measured(self, context: "Preparation") -> "Mapping[str, list[TextTable]]":
-        """The queries, and the passages that are judged."""
-        search = context.get(SearchCollection)
-        if search is None:
-            return {}
-        everything = [table for part in (search.dev, search.test) for table in (part.queries, part.passages)]
-        return {SEARCH: everything if search.held_out is None else [search.held_out]}
-
-    def measures(self, context: "Preparation") -> "tuple[Measure]":
-        """Search among all passages, on dev in the pool if there is one."""
-        from stillhouse.experiments.search_queries import search_measure
-
-        metric = self.metric or (METRICS[0] if self.path or self.synthetic else METRICS[1])
-        return (search_measure(context, metric),)
-
-    def prepare(self, context: "Preparation") -> SearchData:
-        """Read the collections, and name the pool of the dev passages."""
-        from stillhouse.experiments.search_queries import search_data
-
-        return search_data(context, self)

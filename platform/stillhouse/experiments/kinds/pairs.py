@@ -1,23 +1,19 @@
 """Labelled (query, passage) pairs, with hard negatives that come with them or are mined."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import require
 from stillhouse.core.type_casts import check_types
+from stillhouse.evaluation.search.index_options import parse_index
 from stillhouse.experiments.columns import Columns
 from stillhouse.experiments.data_kind import DataKind, check_count
-from stillhouse.experiments.text_in_memory import IN_MEMORY, Held, held_rows
-from stillhouse.values.data import AllRows, Examples, Store, TextTable, sample
+from stillhouse.experiments.text_in_memory import IN_MEMORY, held_rows
 from stillhouse.values.mining import Mining
 from stillhouse.values.setting import PairData
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from stillhouse.core.artifacts import Workspace
     from stillhouse.experiments.experiment import Experiment
-    from stillhouse.experiments.preparation import Preparation
 
 
 @dataclass(frozen=True)
@@ -46,13 +42,14 @@ class Pairs(Columns, DataKind[PairData]):
     title = "labelled text with the columns query, passage"
     remedy = "Give it with --labelled, and a budget with --finetune-budget; pydocs brings its own pairs."
     counts_as = "labels"
+    read_by = "stillhouse.experiments.labelled_pairs:PairReader"
     path: str = ""
     count: int | None = None
     negatives: int | None = None
     mined: int | None = None
     mining: Mining = field(default_factory=Mining)
     distilled: bool = False
-    rows: Any = field(default=None, metadata=IN_MEMORY)
+    rows: Any = field(default=None, metadata={IN_MEMORY: ("path",)})
 
     def __post_init__(self) -> None:
         """Check the ranges, and that the rule of mining leaves enough negatives."""
@@ -69,14 +66,7 @@ class Pairs(Columns, DataKind[PairData]):
             require(given is None or given >= 0, f"pairs.{name} >= 0", **{name: given})
         self.mining.check(self.number_mined)
         if self.mining.index != "exact":
-            from stillhouse.evaluation.search.indexes import parse_index
-
             parse_index(self.mining.index)
-
-    def in_files(self, root: "Path") -> "Pairs":
-        """See `DataKind.in_files`."""
-        held: Held | None = self.rows
-        return self if held is None else replace(self, path=held.written(root), rows=None)
 
     @property
     def number_mined(self) -> int:
@@ -90,54 +80,5 @@ class Pairs(Columns, DataKind[PairData]):
 
     def present(self, experiment: "Experiment") -> bool:
         """Return whether a stage reads them, and there are any."""
-        return self._wanted(experiment) and bool(self.path or experiment.uses_pydocs)
-
-    def _wanted(self, experiment: "Experiment") -> bool:
-        return self.distilled or experiment.budget.finetune != 0
-
-    def check_files(self) -> None:
-        """Refuse missing files."""
-        from stillhouse.corpora.reading.sources import list_files
-
-        if self.path:
-            list_files(self.path, "file of pairs")
-
-    def sketch(self, experiment: "Experiment") -> PairData:
-        """Pairs that are not there."""
-        texts, teacher = TextTable("placeholder"), experiment.placeholder_teacher
-        columns = {"query": texts, "passage": texts} | ({"negatives": texts} if self.number_mined else {})
-        pairs = Examples(columns, AllRows())
-        return PairData(pairs, dict.fromkeys(pairs.columns, Store(texts, teacher)))
-
-    def prepare(self, context: "Preparation") -> PairData | None:
-        """Read the pairs, and name their hard negatives and the teacher's vectors."""
-        from stillhouse.experiments.negatives import with_negatives
-
-        pairs = self.read(context.workspace, context)
-        if pairs is None:
-            return None
-        pairs = context.barrier.without(pairs, "pairs")
-        examples = with_negatives(pairs, self.mining, self.number_mined, context.store)
-        stores = {name: context.store(table, examples.role(name)) for name, table in examples.columns.items()}
-        return PairData(examples, stores)
-
-    @staticmethod
-    def share(value: PairData, fraction: float) -> PairData:
-        """A share of the pairs; negatives are mined among all of them."""
-        return PairData(sample(value.examples, fraction), value.stores)
-
-    def read(self, workspace: "Workspace", context: "Preparation") -> Examples | None:
-        """The pairs as they come; None where there are none."""
-        if self.path:
-            from stillhouse.corpora.reading.labelled import read_labelled
-
-            return read_labelled(
-                workspace,
-                self.path,
-                negatives=self.number_given,
-                limit=self.count,
-                refresh=context.refresh,
-                schema=self.schema("pairs"),
-            )
-        experiment = context.experiment
-        return context.pydocs().pairs if self._wanted(experiment) and experiment.uses_pydocs else None
+        wanted = self.distilled or experiment.budget.finetune != 0
+        return wanted and bool(self.path or experiment.uses_pydocs)

@@ -8,12 +8,10 @@ from stillhouse.core.type_casts import check_types
 from stillhouse.experiments.columns import Columns
 from stillhouse.experiments.data_kind import DataKind, check_count
 from stillhouse.experiments.kinds.pairs import Pairs
-from stillhouse.values.data import Model
-from stillhouse.values.setting import PairData, ScoreData
+from stillhouse.values.setting import ScoreData
 
 if TYPE_CHECKING:
     from stillhouse.experiments.experiment import Experiment
-    from stillhouse.experiments.preparation import Preparation
 
 
 @dataclass(frozen=True)
@@ -36,6 +34,7 @@ class Scores(Columns, DataKind[ScoreData]):
     title = "scores of a reranker"
     remedy = "Give --set scores.path=FILE, or --set scores.cross_encoder=NAME."
     provides = (Pairs,)
+    read_by = "stillhouse.experiments.labelled_pairs:ScoreReader"
     path: str = ""
     count: int | None = None
     negatives: int = 0
@@ -72,46 +71,3 @@ class Scores(Columns, DataKind[ScoreData]):
             cross_encoder=self.cross_encoder,
             remedy="Give --labelled.",
         )
-
-    def check(self, experiment: "Experiment") -> None:
-        """Refuse missing files, and a cross-encoder that gives no single score."""
-        from stillhouse.corpora.reading.sources import list_files
-
-        if self.path:
-            list_files(self.path, "file of scores")
-        self.published()
-
-    def published(self) -> Model | None:
-        """The published cross-encoder; None where there is none.
-
-        Raises:
-            BadInput: If there is no such model, or it does not give a single score per pair.
-        """
-        from stillhouse.teachers.cross_encoder import published_cross_encoder
-
-        return published_cross_encoder(self.cross_encoder)
-
-    def sketch(self, experiment: "Experiment") -> ScoreData:
-        """Scores that are not there."""
-        return ScoreData(bool(self.path), self.published())
-
-    def prepare(self, context: "Preparation") -> ScoreData:
-        """Read the files, or resolve the cross-encoder, which scores the pairs before a student trains."""
-        published = self.published()
-        if published is not None:
-            context.facts |= {"reranker": published.name}
-        if self.path:
-            from stillhouse.corpora.reading.labelled import read_scored
-
-            read = read_scored(
-                context.workspace,
-                self.path,
-                negatives=self.negatives,
-                limit=self.count,
-                refresh=context.refresh,
-                schema=self.schema("scores"),
-            )
-            examples = context.barrier.without(read, "pairs")
-            context.facts |= {"reranker": f"the scores of {self.path}"}
-            context.provide(Pairs, PairData(examples, {}))
-        return ScoreData(bool(self.path), published)

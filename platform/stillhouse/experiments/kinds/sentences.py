@@ -1,30 +1,19 @@
 """Unlabelled sentences: what a student is distilled on."""
 
-from dataclasses import dataclass, field, fields, replace
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from stillhouse.core.errors import require
 from stillhouse.core.roles import ROLES
 from stillhouse.core.type_casts import check_types
 from stillhouse.experiments.augmentation import Augmentation
 from stillhouse.experiments.columns import Columns
-from stillhouse.experiments.data_kind import PYDOCS_SENTENCES, DataKind, Measure, check_count, of_pydocs
+from stillhouse.experiments.data_kind import PYDOCS_SENTENCES, DataKind, check_count, of_pydocs
 from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.kinds.pairs import Pairs
-from stillhouse.experiments.source import PYDOCS, Source, read_options
-from stillhouse.experiments.text_in_memory import IN_MEMORY, Held, held_texts
-from stillhouse.values.data import Store, TextTable, sample
+from stillhouse.experiments.source import PYDOCS, Source
+from stillhouse.experiments.text_in_memory import IN_MEMORY, held_texts
 from stillhouse.values.setting import SentenceData
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    from stillhouse.corpora.reading.corpus import ReadOptions
-    from stillhouse.experiments.experiment import Experiment
-    from stillhouse.experiments.mixed_sentences import Texts
-    from stillhouse.experiments.preparation import Preparation
 
 
 @dataclass(frozen=True)
@@ -60,6 +49,8 @@ class Sentences(Columns, DataKind[SentenceData]):
     is_source = True
     default = True
     counts_as = "sentences"
+    selects = ("agreement", "stsb")
+    read_by = "stillhouse.experiments.sentence_tables:SentenceReader"
     corpus: str = "pydocs"
     column: str = ""
     split: bool = False
@@ -73,7 +64,7 @@ class Sentences(Columns, DataKind[SentenceData]):
     augmentation: Augmentation = field(default_factory=Augmentation)
     role: str = ""
     sources: tuple[Source, ...] = ()
-    texts: Any = field(default=None, metadata=IN_MEMORY)
+    texts: Any = field(default=None, metadata={IN_MEMORY: ("corpus", "column")})
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -98,11 +89,6 @@ class Sentences(Columns, DataKind[SentenceData]):
         )
         object.__setattr__(self, "texts", held)
         object.__setattr__(self, "corpus", str(held))
-
-    def in_files(self, root: "Path") -> "Sentences":
-        """See `DataKind.in_files`."""
-        held: Held | None = self.texts
-        return self if held is None else replace(self, corpus=held.written(root), texts=None, column="")
 
     def _check_sources(self) -> None:
         """Check that the shares sum to something, and that nothing else says how the sources are read."""
@@ -152,10 +138,10 @@ class Sentences(Columns, DataKind[SentenceData]):
     @property
     def roles(self) -> tuple[str, ...]:
         """The role of each corpus."""
-        return tuple(part.role for part in self._parts)
+        return tuple(part.role for part in self.parts)
 
     @property
-    def _parts(self) -> "tuple[Source | Sentences, ...]":
+    def parts(self) -> "tuple[Source | Sentences, ...]":
         """The values with the options of reading, one per corpus."""
         return tuple(source for source in self.sources if source.share) or (self,)
 
@@ -169,92 +155,6 @@ class Sentences(Columns, DataKind[SentenceData]):
     def brings(self) -> tuple[DataKind[Any], ...]:
         """The queries and the labelled pairs of ``pydocs``."""
         return (SearchCollection(), Pairs()) if self.is_pydocs else ()
-
-    def selects(self) -> tuple[str, ...]:
-        """By agreement with the teacher, or by STS-B."""
-        return ("agreement", "stsb")
-
-    def check(self, experiment: "Experiment") -> None:
-        """Refuse missing STS sets and copies that cannot be made."""
-        from stillhouse.evaluation.sts import resolve_sts
-
-        if experiment.selection.by == "stsb":
-            resolve_sts(experiment.selection.data_root, "dev", ("STSB",))
-        self.augmentation.check()
-        for source in self.sources or (self,):
-            source.read_options()
-
-    def sketch(self, experiment: "Experiment") -> SentenceData:
-        """Text that is not there."""
-        texts = TextTable(f"placeholder {self.key}")
-        return SentenceData(Store(texts, experiment.placeholder_teacher), rows=1 << 40)
-
-    def measured(self, context: "Preparation") -> "Mapping[str, list[str]]":
-        """The sentences of STS; those of agreement are held out of the corpus once it is read."""
-        from stillhouse.experiments.sentence_tables import sts_texts
-
-        texts = list(sts_texts(context.experiment.selection.data_root))
-        return {"sts": texts} if texts else {}
-
-    def measures(self, context: "Preparation") -> "Iterable[Measure]":
-        """Agreement with the teacher on held-out sentences, and STS where the data root has it."""
-        from stillhouse.experiments.sentence_tables import sentence_measures
-
-        return sentence_measures(context, self)
-
-    def prepare(self, context: "Preparation") -> SentenceData:
-        """Name the teacher's vectors of the sentences to train on, and of their copies."""
-        from stillhouse.experiments.sentence_tables import sentence_data
-
-        return sentence_data(context, self)
-
-    @staticmethod
-    def share(value: SentenceData, fraction: float) -> SentenceData:
-        """A share of the texts to train on; the teacher's vectors stay whole."""
-        parts = value.store.roles or ((value.rows, value.role),)
-        rows = sum(max(1, round(fraction * part)) for part, _ in parts)
-        return replace(value, rows=rows, sample=sample(value.whole("sentences"), fraction))
-
-    def read(self, context: "Preparation") -> "tuple[Texts, Texts, Texts]":
-        """The training, dev and test sentences, each as a table of texts, or as one of each source."""
-        from stillhouse.experiments.sentence_tables import read_sentences
-
-        return read_sentences(context, self)
-
-    def read_options(self, context: "Preparation | None" = None) -> "ReadOptions":
-        """Return the options of reading the corpus."""
-        return read_options(self, context, deduplicate=self.deduplicate, limit=self.count or None)
-
-    def at_hand(self, context: "Preparation") -> bool:
-        """Return whether the corpus is small or has been read, and no copies are to be translated."""
-        from stillhouse.corpora.pydocs.pydocs_corpus import is_extracted
-        from stillhouse.corpora.reading.ingest import quick_to_ingest
-
-        return not self.augmentation.translators and all(
-            is_extracted(context.workspace)
-            if part.corpus == PYDOCS
-            else quick_to_ingest(
-                context.workspace, part.corpus, part.read_options(context), lambda: context.barrier
-            )
-            for part in self._parts
-        )
-
-    def glimpse(self, count: int) -> list[str]:
-        """The first texts of the first corpus, or sentences from files all over ``pydocs``."""
-        from stillhouse.corpora.pydocs.extraction import glimpse, installed_packages
-        from stillhouse.corpora.reading.corpus import read_texts
-        from stillhouse.corpora.reading.sources import CORPUS, Reading
-
-        first = self._parts[0]
-        if first.corpus == PYDOCS:
-            return glimpse(installed_packages(), count)
-        options = replace(first.read_options(), limit=None)
-        reading = Reading[str](first.corpus, CORPUS, options.schema, label=first.corpus)
-        texts = read_texts(first.corpus, options, reading=reading)
-        found = list(dict.fromkeys(islice((text for text in texts if isinstance(text, str)), count)))
-        first_few = f"the first {len(found):,} texts; the rest was not read"
-        reading.understood(len(found), rows=len(found), limit=first_few).say()
-        return found
 
 
 def summary_of_sentences(facts: dict[str, Any]) -> str:

@@ -1,16 +1,11 @@
 """Word vectors, for students that read words."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from stillhouse.core.errors import require
 from stillhouse.core.type_casts import check_types
 from stillhouse.experiments.data_kind import DataKind
 from stillhouse.values.data import Model
-
-if TYPE_CHECKING:
-    from stillhouse.experiments.experiment import Experiment
-    from stillhouse.experiments.preparation import Preparation
 
 COUNT = "count"
 """Instead of a file of vectors: the words of the training texts, with random vectors."""
@@ -30,6 +25,7 @@ class WordVectors(DataKind[Model]):
     key = "words"
     title = "word vectors, or a task whose words are counted"
     remedy = "Give --words with a file of vectors such as GloVe's, or --task and --task-root."
+    read_by = "stillhouse.experiments.vocabulary:VocabularyReader"
     vectors: str = COUNT
     further: int = FURTHER
 
@@ -37,21 +33,3 @@ class WordVectors(DataKind[Model]):
         """Check the range."""
         check_types(self, "words")
         require(self.further >= -1, "words.further >= -1", further=self.further)
-
-    def check_files(self) -> None:
-        """Refuse a missing file."""
-        from stillhouse.corpora.reading.sources import list_files
-
-        if self.vectors != COUNT:
-            list_files(self.vectors, "file of word vectors")
-
-    def sketch(self, experiment: "Experiment") -> Model:
-        """A model that stands for the vectors."""
-        return Model("placeholder")
-
-    def prepare(self, context: "Preparation") -> Model:
-        """Write the vectors of the words that the training texts hold, and of further ones of a file."""
-        from stillhouse.experiments.vocabulary import word_vectors
-
-        seed = context.experiment.seed
-        return word_vectors(context.workspace, self.vectors, context.words, seed, further=self.further)

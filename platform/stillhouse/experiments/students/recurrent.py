@@ -1,14 +1,11 @@
 """A recurrent student: some layers of a checkpoint, tied and applied repeatedly, and narrow word vectors."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from stillhouse.core.errors import require
-from stillhouse.core.identity import Spec, spec
 from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.core.type_casts import check_types
-from stillhouse.experiments.student_choice import StudentChoice, dropout_of
-from stillhouse.values.data import Teacher
+from stillhouse.experiments.student_choice import StudentChoice
 
 
 @dataclass(frozen=True)
@@ -30,6 +27,7 @@ class RecurrentChoice(StudentChoice):
     """
 
     key = "recurrent"
+    made_by = "stillhouse.experiments.student_makers:RecurrentMaker"
     poolings = ("cls", "mean", "max", "last")
     checkpoint: str = ""
     unit: int = 0
@@ -56,21 +54,3 @@ class RecurrentChoice(StudentChoice):
         if isinstance(self.layers, list):
             object.__setattr__(self, "layers", tuple(self.layers))
         self.check_head()
-
-    def spec(self, teacher: Teacher, seed: int) -> Spec[Any]:
-        """The student, made from the teacher or from another checkpoint."""
-        from stillhouse.students.backbone import layer_count
-        from stillhouse.students.recurrent import RecurrentStudent
-        from stillhouse.students.transformer import select_layers
-
-        base = self.base(teacher)
-        shape: dict[str, Any] = {"unit": self.unit, "bottleneck": self.bottleneck}
-        if self.repeats:
-            shape["repeats"] = self.repeats
-        if self.layers != "first":
-            shape["layers"] = select_layers(self.layers, layer_count(base), self.unit)
-        # A narrow table of random factors learns slowly; the method of its paper has a stage for that.
-        head = self.head(teacher)
-        start = {"bottleneck_start": "svd", "pooling": head.pooling, "normalize": head.normalize}
-        dropout = dropout_of(self.dropout)
-        return spec(RecurrentStudent, base=base, dropout=dropout, seed=seed, **shape, **start)

@@ -1,18 +1,12 @@
 """A static student: a table of token vectors, and their mean."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import require
-from stillhouse.core.identity import Spec, spec
 from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.core.type_casts import check_types
 from stillhouse.experiments.student_choice import StudentChoice
 from stillhouse.teachers.choice import POOLINGS
-from stillhouse.values.data import Teacher
-
-if TYPE_CHECKING:
-    from stillhouse.students.head import Head
 
 STARTS = ("words", "contextless")
 
@@ -35,6 +29,7 @@ class StaticChoice(StudentChoice):
     """
 
     key = "static"
+    made_by = "stillhouse.experiments.student_makers:StaticMaker"
     poolings = POOLINGS
     checkpoint: str = ""
     dim: int = 0
@@ -50,17 +45,3 @@ class StaticChoice(StudentChoice):
         require(self.dim >= 0, "student.dim >= 0", dim=self.dim)
         require(self.start in STARTS, f"student.start in {STARTS}", start=self.start)
         self.check_head()
-
-    def left_out(self, head: "Head") -> tuple[str, ...]:
-        """Nothing to speak of where the table is one of words, which is all that is taken."""
-        return () if self.start == "words" else super().left_out(head)
-
-    def spec(self, teacher: Teacher, seed: int) -> Spec[Any]:
-        """The student, made from the teacher or from another checkpoint."""
-        from stillhouse.students.static import StaticStudent
-
-        head = self.head(teacher)
-        # Words have no states to pool: the pooling would only change the student's identity.
-        pooling = {"pooling": head.pooling} if self.start == "contextless" else {}
-        shape = {"dim": self.dim, "start": self.start, "normalize": head.normalize, **pooling}
-        return spec(StaticStudent, base=self.base(teacher), seed=seed, **shape)

@@ -1,18 +1,12 @@
 """A transformer student: some of the layers of a checkpoint."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import require
-from stillhouse.core.identity import Spec, spec
 from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.core.type_casts import check_types
-from stillhouse.experiments.student_choice import StudentChoice, dropout_of
+from stillhouse.experiments.student_choice import StudentChoice
 from stillhouse.teachers.choice import POOLINGS
-from stillhouse.values.data import Teacher
-
-if TYPE_CHECKING:
-    from stillhouse.students.head import Head
 
 
 @dataclass(frozen=True)
@@ -37,6 +31,7 @@ class TransformerChoice(StudentChoice):
     """
 
     key = "transformer"
+    made_by = "stillhouse.experiments.student_makers:TransformerMaker"
     default = True
     poolings = POOLINGS
     checkpoint: str = ""
@@ -57,33 +52,3 @@ class TransformerChoice(StudentChoice):
             object.__setattr__(self, "layers", tuple(self.layers))
         require(self.keep >= 0, "student.keep >= 0", keep=self.keep)
         self.check_head()
-
-    def left_out(self, head: "Head") -> tuple[str, ...]:
-        """Whatever is no linear layer, which the student has unless it was told otherwise."""
-        return head.others
-
-    def spec(self, teacher: Teacher, seed: int) -> Spec[Any]:
-        """The student, made from the teacher or from another checkpoint."""
-        from stillhouse.students.backbone import layer_count
-        from stillhouse.students.head import head_of, require_dense
-        from stillhouse.students.transformer import TransformerStudent, select_layers
-
-        base = self.base(teacher)
-        total = layer_count(base)
-        listed = 0 if isinstance(self.layers, str) else len(self.layers)
-        by_rule = total if self.layers == "all" else max(1, total // 2)
-        layers = select_layers(self.layers, total, self.keep or listed or by_rule)
-        head = self.head(teacher)
-        if self.dense:
-            require_dense(base)
-        return spec(
-            TransformerStudent,
-            base=base,
-            layers=layers,
-            pooling=head.pooling,
-            normalize=head.normalize,
-            dropout=dropout_of(self.dropout),
-            seed=seed,
-            freeze_words=self.freeze_words,
-            dense=head_of(base).dense if self.dense is None else self.dense,
-        )

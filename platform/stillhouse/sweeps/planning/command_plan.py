@@ -153,7 +153,7 @@ def plan_sweep(options: SweepOptions, workspace: Workspace, request: Request) ->
     Raises:
         BadInput: The data cannot be read or counted.
     """
-    experiment, teacher = options.experiment, options.teacher or options.experiment.teacher.resolve()
+    experiment, teacher = options.experiment, options.teacher or options.experiment.teacher.finder.resolve()
     data = Preparation(experiment, workspace, request.embedding, options.refresh, found=teacher)
     with counted(data, partial(asked_by, options)) as known:
         context = Context(
@@ -175,7 +175,7 @@ def plan_sweep(options: SweepOptions, workspace: Workspace, request: Request) ->
 def plan_training(training: Training, workspace: Workspace, request: Request, *, refresh: bool) -> Plan:
     """Plan the training of one student; see `plan_sweep`."""
     method, hp, experiment, teacher = training.method, training.hp, training.experiment, training.teacher
-    kinds = kinds_read(method, hp, experiment, experiment.sketch(teacher))
+    kinds = kinds_read(method, hp, experiment, experiment.of(teacher).sketch())
     data = Preparation(experiment, workspace, request.embedding, refresh, kinds, teacher)
     with counted(data, lambda data: [method.plan(hp, data.setting)]) as known:
         stage = method.plan(hp, with_rows(known.setting, known))
@@ -185,7 +185,7 @@ def plan_training(training: Training, workspace: Workspace, request: Request, *,
 
 def plan_embedding(experiment: Experiment, workspace: Workspace, request: Request, *, refresh: bool) -> Plan:
     """Plan the embedding of an experiment's text; see `plan_sweep`."""
-    teacher = experiment.teacher.resolve()
+    teacher = experiment.teacher.finder.resolve()
     data = Preparation(experiment, workspace, request.embedding, refresh, found=teacher)
     with counted(data, lambda data: [data.setting, data.test]) as known:
         return _Planner(experiment, teacher, workspace, known, request, [], Remaining()).plan()

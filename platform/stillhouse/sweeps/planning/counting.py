@@ -99,7 +99,7 @@ def counted(data: Preparation, asked: Callable[[Preparation], Iterable[object]])
     def read(part: Preparation) -> Counted:
         return Counted(part.setting, tuple(reached(Store, *asked(part))), part.workspace, part.refit)
 
-    if not isinstance(source, Sentences) or source.is_pydocs or source.at_hand(data):
+    if not isinstance(source, Sentences) or source.is_pydocs or source.reader.at_hand(data):
         yield read(data)
         return
     with tempfile.TemporaryDirectory(prefix="stillhouse-") as folder:

@@ -37,7 +37,7 @@ class Models(TeacherKind):
 
     def find(self, choice: TeacherChoice) -> Model:
         """Find the folder of a published model."""
-        return choice.published()
+        return choice.finder.published()
 
     def remarks(self, choice: TeacherChoice, teacher: Model) -> list[str]:
         """Say what is assumed of its head, or what it contradicts, and which prompts it has."""

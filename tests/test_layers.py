@@ -45,11 +45,12 @@ for arguments in (["--help"], ["sweep", "--help"]):
     with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
         main(arguments)
 for name, module in stillhouse._MODULES.items():
-    module == "api" or getattr(stillhouse, name)
+    module in ("api", "sweeps.results") or getattr(stillhouse, name)
 print(*(module for module in sys.modules if module.partition(".")[0] == "stillhouse"))
 """
 LATE = {
     "api": "a call loads Ray and Optuna only if it sweeps, plans or trains variants side by side",
+    "sweeps/results": "an export loads Optuna, a curve matplotlib, which training needs not",
     "sweeps/sweep": "a sweep that is refused answers before Ray Tune, Optuna and MLflow load",
     "search/published_sweep": "Optuna loads before a refusal only where studies are kept in a database",
     "training/worker": "how ranks meet under Ray Train needs Ray; plain processes train without it",

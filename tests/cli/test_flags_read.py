@@ -74,11 +74,11 @@ def without_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Let every command end where its work would begin."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(main_module, "_report_failure", lambda *_: None)
-    for place in ("cli.run", "cli.doctor", "cli.plan"):
+    for place in ("cli.run", "cli.doctor", "cli.plans"):
         monkeypatch.setattr(f"stillhouse.{place}.session_of", no_session)
     works = (
         *("sweeps.sweep.sweep", "sweeps.curve.train_at", "preflight.examination.examine"),
-        *("sweeps.planning.command_plan.plan_sweep", "sweeps.planning.command_plan.plan_training"),
+        *("cli.plans.plan_sweep", "cli.plans.plan_training"),
         *("experiments.preparation.prepare", "experiments.mined_pairs.mine", "reports.comparison.compare"),
         *(
             "cli.experiment_figures.measure_models",

@@ -15,8 +15,8 @@ from ray.tune.schedulers import MedianStoppingRule
 from rows import each_row
 
 from stillhouse.cli.main import parser
+from stillhouse.cli.method_values import chosen_sweep
 from stillhouse.cli.parsed_values import follow_sweep
-from stillhouse.cli.sweep import chosen_sweep
 from stillhouse.core.errors import BadInput
 from stillhouse.search import schedulers
 from stillhouse.search.records import TrialRecord

@@ -1,15 +1,12 @@
 """`stillhouse embed`: read a corpus and run the teacher over it once."""
 
 from argparse import ArgumentParser, Namespace, _SubParsersAction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stillhouse.cli.arguments import add_experiment, add_file, add_local, add_scale, add_where, new_command
-from stillhouse.cli.parsed_values import embedding_of, experiment_from, require_corpus
+from stillhouse.cli.parsed_values import embedding_of
 from stillhouse.cli.run import on_ray, write_results
 from stillhouse.core.console import show
-
-if TYPE_CHECKING:
-    from stillhouse.experiments.experiment import Experiment
 
 
 def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
@@ -32,6 +29,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 
 def run(options: Namespace) -> int:
     """Run the command."""
+    from stillhouse.cli.method_values import experiments_of
     from stillhouse.experiments.preparation import prepare
 
     experiments = experiments_of(options)
@@ -47,16 +45,3 @@ def run(options: Namespace) -> int:
                 show(f"  {name}: {value}")
     write_results(options, facts if len(facts) > 1 else next(iter(facts.values())))
     return 0
-
-
-def experiments_of(options: Namespace) -> "dict[str, Experiment]":
-    """The experiment of the command line, or those of a file's variants by name."""
-    from stillhouse.cli.method_values import trainings_of
-    from stillhouse.sweeps.runs import refuse_without_file
-
-    if options.file:
-        return {training.name: training.experiment for training in trainings_of(options)}
-    refuse_without_file(scale=options.scale, variant=options.variant)
-    experiment = experiment_from(options)
-    require_corpus(experiment)
-    return {"": experiment}

@@ -1,8 +1,6 @@
 """`stillhouse plan METHOD`: what a sweep, a training or an embedding will take, before it is run."""
 
 from argparse import ArgumentParser, Namespace, _SubParsersAction
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
 
 from stillhouse.cli.arguments import (
     add_experiment,
@@ -13,18 +11,10 @@ from stillhouse.cli.arguments import (
     new_command,
     number,
 )
-from stillhouse.cli.embed import experiments_of
-from stillhouse.cli.parsed_values import asked
 from stillhouse.cli.run import write_results
-from stillhouse.cli.sweep import add_search, chosen_sweep
-from stillhouse.core.artifacts import Workspace
+from stillhouse.cli.sweep import add_search
 from stillhouse.core.console import show
 from stillhouse.core.errors import require
-from stillhouse.search.keywords import Place
-from stillhouse.sweeps.session import device_of, need_of, session_of
-
-if TYPE_CHECKING:
-    from stillhouse.sweeps.planning.command_plan import Plan, Request
 
 SWEEP, TRAIN, EMBED = "sweep", "train", "embed"
 
@@ -59,7 +49,9 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 def run(options: Namespace) -> int:
     """Run the command."""
     what = _checked(options)
-    plan = {SWEEP: _sweep, TRAIN: _training, EMBED: _embedding}[what](options, _request(options))
+    from stillhouse.cli.plans import plan_of_embedding, plan_of_sweep, plan_of_training
+
+    plan = {SWEEP: plan_of_sweep, TRAIN: plan_of_training, EMBED: plan_of_embedding}[what](options)
     for line in plan.lines():
         show(line)
     write_results(options, vars(plan))
@@ -95,59 +87,3 @@ def _checked(options: Namespace) -> str:
         remedy="Add --nodes 1.",
     )
     return what
-
-
-def _request(options: Namespace) -> "Request":
-    """Return the place and the options that the plan is made for."""
-    from stillhouse.sweeps.planning.command_plan import Request
-
-    return Request(
-        nodes=options.nodes,
-        speed=1.0 if options.speed is None else options.speed,
-        local=options.local,
-        need=need_of(asked(options)),
-        actors=options.actors or 0,
-        at_once=options.concurrency or 0,
-        device=device_of(asked(options), local=options.local),
-    )
-
-
-def _session(options: Namespace) -> AbstractContextManager[tuple[Workspace, str]]:
-    """The workspace, locked; Ray is not started."""
-    return session_of({**asked(options, Place), "verbose": options.verbose}, local=True)
-
-
-def _sweep(options: Namespace, request: "Request") -> "Plan":
-    from stillhouse.sweeps.planning.command_plan import plan_sweep
-    from stillhouse.sweeps.sweep import check_same_sweep
-
-    chosen = chosen_sweep(options).on(request.device)
-    with _session(options) as (workspace, _):
-        check_same_sweep(chosen)
-        return plan_sweep(chosen, workspace, request)
-
-
-def _training(options: Namespace, request: "Request") -> "Plan":
-    from stillhouse.cli.method_values import trainings_of
-    from stillhouse.sweeps.planning.command_plan import plan_training
-
-    trainings = {training.name: training for training in trainings_of(options)}
-    training = trainings[_only(list(trainings))]
-    with _session(options) as (workspace, _):
-        training.say_notes()
-        return plan_training(training, workspace, request, refresh=options.refresh)
-
-
-def _embedding(options: Namespace, request: "Request") -> "Plan":
-    from stillhouse.sweeps.planning.command_plan import plan_embedding
-
-    experiments = experiments_of(options)
-    experiment = experiments[_only(list(experiments))]
-    with _session(options) as (workspace, _):
-        return plan_embedding(experiment, workspace, request, refresh=options.refresh)
-
-
-def _only(variants: list[str]) -> str:
-    """The one variant that is planned."""
-    require(len(variants) == 1, "a plan must be of one variant", variants=variants, remedy="Give --variant.")
-    return variants[0]

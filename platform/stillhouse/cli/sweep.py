@@ -1,18 +1,14 @@
 """`stillhouse sweep METHOD`: search a method's hyper-parameters, and deliver the best student."""
 
 from argparse import SUPPRESS, ArgumentParser, Namespace, _SubParsersAction
-from typing import TYPE_CHECKING
 
 from stillhouse.cli.arguments import add_declared, add_experiment, add_method, add_where, new_command
-from stillhouse.cli.parsed_values import asked, experiment_from, require_corpus, root_of
+from stillhouse.cli.parsed_values import root_of
 from stillhouse.cli.run import write_results
 from stillhouse.core.console import say
 from stillhouse.search.keywords import Resources, Search
 from stillhouse.search.samplers import known_samplers
 from stillhouse.search.schedulers import known_schedulers
-
-if TYPE_CHECKING:
-    from stillhouse.search.options import SweepOptions
 
 _ELSEWHERE = ("scale", "data_root", "like")
 """Keywords of a search whose flags belong to other groups."""
@@ -55,6 +51,7 @@ def _one_of(names: list[str]) -> str:
 
 def run(options: Namespace) -> int:
     """Run the command."""
+    from stillhouse.cli.method_values import chosen_sweep
     from stillhouse.sweeps.sweep import sweep
     from stillhouse.tracking.location import tracking_uri
     from stillhouse.tracking.reading import where_to_look
@@ -64,34 +61,3 @@ def run(options: Namespace) -> int:
     say(f"the trials in MLflow: {where_to_look(tracking, chosen.name)}")
     write_results(options, report)
     return 0 if report["student"] else 1
-
-
-def chosen_sweep(options: Namespace) -> "SweepOptions":
-    """The sweep that a command line asks for, checked.
-
-    Raises:
-        BadInput: The first thing that cannot be used, or a corpus that does not exist.
-    """
-    from stillhouse.cli.method_values import fixed_of
-    from stillhouse.methods import load_method
-    from stillhouse.sweeps.begun import search_in_sweep
-    from stillhouse.sweeps.checks import sweep_options
-    from stillhouse.sweeps.runs import base_run
-
-    begun = options.begun
-    search = {**(search_in_sweep(begun) if begun else {}), **asked(options, Search)}
-    base = base_run(
-        options.space or begun,
-        method=options.method or "",
-        preset=options.preset or "",
-        scale=options.scale,
-        data_root=options.data_root or "",
-    )
-    if begun and not (options.method or options.space):
-        search["space"] = begun
-    fields = {} if begun and not options.space else base.experiment
-    fixed = fixed_of(options, load_method(base.method))
-    experiment = experiment_from(options, fields)
-    chosen = sweep_options(base.method, experiment, fixed=fixed, preset=base.preset, **search)
-    require_corpus(chosen.experiment)
-    return chosen

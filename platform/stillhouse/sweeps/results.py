@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.devices import resolve_device
+from stillhouse.core.types import Encoder, FloatArray
+from stillhouse.reports.model_card import DevChange
 from stillhouse.reports.row_table import Rows
+from stillhouse.training.learning_curve import StageCurve, learning_curve
+from stillhouse.training.models import encoder_in
 
 if TYPE_CHECKING:
-    from stillhouse.core.types import Encoder, FloatArray
     from stillhouse.reports.drawn_curve import Drawn
-    from stillhouse.reports.model_card import DevChange
-    from stillhouse.training.learning_curve import StageCurve
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Trained:
     metrics: Mapping[str, float]
     seconds: float
 
-    def encode(self, texts: Sequence[str]) -> "FloatArray":
+    def encode(self, texts: Sequence[str]) -> FloatArray:
         """Give the student's vectors of texts, (N, D)."""
         return self._encoder.encode(list(texts))
 
@@ -88,15 +89,11 @@ class Trained:
         )
 
     @cached_property
-    def _stages(self) -> "list[StageCurve]":
-        from stillhouse.training.learning_curve import learning_curve
-
+    def _stages(self) -> list[StageCurve]:
         return learning_curve(self.folder)
 
     @cached_property
-    def _encoder(self) -> "Encoder":
-        from stillhouse.training.models import encoder_in
-
+    def _encoder(self) -> Encoder:
         encoder: Any = encoder_in(self.folder, resolve_device("auto"))
         return encoder  # type: ignore[no-any-return]
 

@@ -155,7 +155,7 @@ def check_pool(
 
 
 def check_shards(folder: Path, passages: Floats, queries: Floats, expected: Ranking) -> None:
-    """Check actors that memory-map their tiles."""
+    """Check tasks that memory-map their tiles."""
     entries = (Entry(str(row), str(row), row) for row in range(len(passages)))
     files, _ = write_vectors(folder / "vectors", entries, lambda texts: passages[[int(row) for row in texts]])
     assert same(search_files(queries, files, 50, actors=2), expected)

@@ -127,7 +127,7 @@ def test_a_pool_equals_one_process_bit_for_bit(caplog: pytest.LogCaptureFixture)
 def check_pool(
     ray: Any, passages: Floats, queries: Floats, expected: Ranking, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pool = start_search_pool(2, 1, name="sweep", index="exact")
+    pool = start_search_pool(2, 1, index="exact")
     assert pool.wait(240)
     assert same(pool.search(passages, queries, 50), expected)
     assert not pool.broken

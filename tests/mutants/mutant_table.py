@@ -128,8 +128,8 @@ MUTANTS: list[Mutant] = [
         "teachers/store.py",
         "teachers/test_store.py teachers/test_embedding.py",
         (
-            "positions[inside] = self._position(int(shard), flat[inside])",
-            "pass",
+            "self._position(shard, here) if gaps else here",
+            "here",
             "rows after a quarantined one are shifted",
         ),
     ),

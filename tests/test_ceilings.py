@@ -8,12 +8,12 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent / "platform" / "stillhouse"
 FILES = sorted(PACKAGE.rglob("*.py"))
 CEILINGS = {
-    "lines": 70_519,
+    "lines": 70_138,
     "rooms": 18,
     "names of several files": 14,
-    "imports within functions": 244,
+    "imports within functions": 231,
     "questions about the kind of a teacher or store": 1,
-    "longest function": 59,
+    "longest function": 58,
 }
 KINDS = {
     *("Endpoint", "Ensemble", "Member", "Model", "Outside", "Store", "StoreEnsemble", "StoreMix"),

@@ -127,7 +127,7 @@ def test_a_pool_equals_one_process_bit_for_bit(caplog: pytest.LogCaptureFixture)
 def check_pool(
     ray: Any, passages: Floats, queries: Floats, expected: Ranking, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pool = start_search_pool(2, 1, name="sweep", index="exact")
+    pool = start_search_pool(2, 1, index="exact")
     assert pool.wait(240)
     assert same(pool.search(passages, queries, 50), expected)
     assert not pool.broken
@@ -155,7 +155,7 @@ def check_pool(
 
 
 def check_shards(folder: Path, passages: Floats, queries: Floats, expected: Ranking) -> None:
-    """Check actors that memory-map their tiles."""
+    """Check tasks that memory-map their tiles."""
     entries = (Entry(str(row), str(row), row) for row in range(len(passages)))
     files, _ = write_vectors(folder / "vectors", entries, lambda texts: passages[[int(row) for row in texts]])
     assert same(search_files(queries, files, 50, actors=2), expected)

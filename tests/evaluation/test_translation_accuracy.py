@@ -6,11 +6,11 @@ import pytest
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
-from stillhouse.core.identity import fingerprint, spec
+from stillhouse.core.identity import spec
 from stillhouse.core.types import FloatArray
-from stillhouse.corpora.tables import write_rows, write_texts
+from stillhouse.corpora.tables import RUNS, write_rows, write_texts
 from stillhouse.evaluation.suites import run_suite
-from stillhouse.evaluation.translation_accuracy import TranslationAccuracy
+from stillhouse.evaluation.translation_accuracy import Translations
 from stillhouse.values.data import Examples
 from stillhouse.values.stage import DevSuite, TestSuite
 
@@ -32,21 +32,23 @@ def written(workspace: Workspace, pairs: list[tuple[str, str]]) -> Examples:
     for side, name in enumerate(("source", "target")):
         columns[name] = write_texts(workspace, name, [pair[side] for pair in pairs], deduplicate=False)
     ids = np.arange(len(pairs))
-    return write_rows(workspace, columns, {"source": ids, "target": ids}, "pairs")
+    notes = {RUNS: [{"language": "de", "rows": len(pairs)}]}
+    return write_rows(workspace, columns, {"source": ids, "target": ids}, "pairs", notes)
 
 
 def test_translation_accuracy_by_hand(workspace: Workspace) -> None:
     pairs = [("a", "A"), ("b", "B"), ("b2", "B"), ("c", "C")]
     vectors = {"a": [1, 0], "A": [5, 1], "b": [0, 1], "b2": [1, 2], "B": [1, 9], "c": [-1, 0], "C": [0, 2]}
     model = Known({text: [float(x) for x in vector] for text, vector in vectors.items()})
-    evaluator = TranslationAccuracy(written(workspace, pairs), workspace, name="toy")
+    evaluator = Translations(written(workspace, pairs), workspace, name="toy")
     # a finds A; b is nearest to C, not B; b2 finds B; c is nearest to C.
     # A finds a; both Bs find b, correct for one of them; C finds b.
     found = evaluator(model)
     assert found == {
-        "toy_src2trg_accuracy": 3 / 4,
-        "toy_trg2src_accuracy": 2 / 4,
         "toy_mean_accuracy": 5 / 8,
+        "toy_de_src2trg_accuracy": 3 / 4,
+        "toy_de_trg2src_accuracy": 2 / 4,
+        "toy_de_mean_accuracy": 5 / 8,
     }
     assert model.encoded == 7
 
@@ -64,30 +66,25 @@ def test_equal_to_sentence_transformers(workspace: Workspace, monkeypatch: pytes
         near = np.array(vectors[source]) * 3 + draw.normal(size=6) * 2
         vectors.setdefault(target, near.tolist())
     model = Known(vectors)
-    theirs = TranslationEvaluator([a for a, _ in pairs], [b for _, b in pairs], name="t", write_csv=False)
+    theirs = TranslationEvaluator([a for a, _ in pairs], [b for _, b in pairs], name="t_de", write_csv=False)
     monkeypatch.setattr(theirs, "embed_inputs", lambda model, texts: list(torch.tensor(model.encode(texts))))
     monkeypatch.setattr(theirs, "store_metrics_in_model_card_data", lambda *given: None)
-    ours = TranslationAccuracy(written(workspace, pairs), workspace, name="t")(model)
-    expected = theirs(model)
-    assert ours == pytest.approx(expected) and 0.3 < ours["t_mean_accuracy"] < 0.99
+    ours = Translations(written(workspace, pairs), workspace, name="t")(model)
+    mean = ours.pop("t_mean_accuracy")
+    assert ours == pytest.approx(theirs(model)) and 0.3 < mean == ours["t_de_mean_accuracy"] < 0.99
 
 
-def test_only_the_first_rows_are_used(workspace: Workspace) -> None:
-    examples = written(workspace, [("a", "A"), ("b", "B"), ("c", "C")])
-    assert TranslationAccuracy(examples, workspace, rows=2).texts == ["a", "b", "A", "B"]
-    for arguments in ({"rows": 1}, {"rows": -1}, {"split": "train"}):
-        with pytest.raises(BadInput):
-            TranslationAccuracy(examples, workspace, **arguments)
-    one = Examples(columns={"query": examples.columns["source"]}, origin=examples.origin)
-    with pytest.raises(BadInput, match=r"columns = \(source, target\)"):
-        TranslationAccuracy(one, workspace)
+def test_other_splits_and_single_rows_are_refused(workspace: Workspace) -> None:
+    with pytest.raises(BadInput, match="split in"):
+        Translations(written(workspace, [("a", "A"), ("b", "B")]), workspace, split="train")
+    with pytest.raises(BadInput, match="rows >= 2"):
+        Translations(written(workspace, [("a", "A")]), workspace)
 
 
 def test_translation_in_a_suite(workspace: Workspace) -> None:
     examples = written(workspace, [("a", "A"), ("b", "B")])
     model = Known({"a": [1, 0], "A": [2, 1], "b": [0, 1], "B": [1, 2]})
-    evaluator = spec(TranslationAccuracy, examples=examples)
-    assert fingerprint(evaluator) != fingerprint(evaluator.replace(rows=2))
+    evaluator = spec(Translations, examples=examples)
     dev = DevSuite((evaluator,), select="translation_mean_accuracy")
     assert run_suite(dev, model, workspace)["translation_mean_accuracy"] == 1.0
     final = evaluator.replace(split="test")

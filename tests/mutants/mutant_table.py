@@ -110,7 +110,7 @@ MUTANTS: list[Mutant] = [
     ),
     # Rows that are left out, and rows of others.
     *mistakes(
-        "training/every_row.py",
+        "training/table.py",
         "training/test_training_table.py",
         ('places, side="right")', 'places, side="left")', "the row after a gap is the gap"),
         ("np.union1d(self._lacking, lacking)", "lacking", "rows that were left out come back"),
@@ -128,8 +128,8 @@ MUTANTS: list[Mutant] = [
         "teachers/store.py",
         "teachers/test_store.py teachers/test_embedding.py",
         (
-            "positions[inside] = self._position(int(shard), flat[inside])",
-            "pass",
+            "self._position(shard, here) if gaps else here",
+            "here",
             "rows after a quarantined one are shifted",
         ),
     ),

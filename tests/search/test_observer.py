@@ -28,7 +28,7 @@ QUICK = {"distil_batch_size": 16, "finetune_batch_size": 16}
 FULL_DISK = "there must be room on the disk for x, but it is full."
 
 
-class RecordingTracker:
+class RecordingTracker(MLflowTracker):
     """A tracker that records its calls."""
 
     def __init__(self) -> None:

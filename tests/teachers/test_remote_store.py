@@ -11,7 +11,7 @@ from stillhouse.core.remotes import Remote
 from stillhouse.teachers.build_state import Build
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.loading import tokenizer_of
-from stillhouse.teachers.shards import Embedders, ShardEmbedder, Work, note_name, tokenise
+from stillhouse.teachers.shards import Embedders, Work, note_name, tokenise
 from stillhouse.teachers.store import StoreReader, open_store
 from stillhouse.values.data import Store
 
@@ -49,7 +49,7 @@ def test_shards_of_two_nodes_become_one_store_that_a_third_reads(
     assert driver.missing() == [0, 1, 2, 3, 4]
     for part in driver.missing():
         work = nodes[part % 2]
-        driver.add(ShardEmbedder(work)(part, *tokenise(work, part)))
+        driver.add(Embedders([work])(0, part, *tokenise(work, part)))
     assert not remote.has(Workspace(tmp_path).key(store))
     driver.finish()
     assert sorted(shards(nodes[0].folder)) == ["part-00000.arrow", "part-00002.arrow", "part-00004.arrow"]

@@ -34,11 +34,10 @@ from stillhouse.objectives.alignment import Alignment
 from stillhouse.objectives.contrasts import ContrastiveDistillation
 from stillhouse.objectives.matching import Regression
 from stillhouse.training.batching import Batching, check_batching, check_sharding
-from stillhouse.training.every_row import EveryRow
 from stillhouse.training.fit import Interrupted, fit
 from stillhouse.training.prefetch import batches, rank_share
 from stillhouse.training.sampler import Order
-from stillhouse.training.table import TrainingTable
+from stillhouse.training.table import EveryRow, TrainingTable
 from stillhouse.values.data import Examples, Given, Model, Store
 from stillhouse.values.stage import Stage
 

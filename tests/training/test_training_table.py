@@ -14,10 +14,9 @@ from stillhouse.core.roles import Reading
 from stillhouse.corpora.tables import write_rows, write_texts
 from stillhouse.corpora.tokens import build_tokens
 from stillhouse.teachers.weights import resolve_model
-from stillhouse.training.every_row import EveryRow
 from stillhouse.training.prefetch import batches, rank_share
 from stillhouse.training.sampler import Order
-from stillhouse.training.table import Reader, TrainingTable, on_device, open_table
+from stillhouse.training.table import EveryRow, Reader, TrainingTable, on_device, open_table
 from stillhouse.values.data import AllRows, Examples
 
 

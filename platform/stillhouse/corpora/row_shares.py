@@ -5,12 +5,12 @@ Larger shares of rows contain the smaller ones, so curves over the share are com
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Protocol, TypeVar
 
 import numpy as np
 
 from stillhouse.core.errors import require
 from stillhouse.core.types import IntArray, ValueArray
+from stillhouse.corpora.published.glue import Row
 
 
 def apportion(total: int, shares: Sequence[float]) -> list[int]:
@@ -29,18 +29,6 @@ def apportion(total: int, shares: Sequence[float]) -> list[int]:
     rests = [total * share / sum(exact) - part for share, part in zip(exact, whole, strict=True)]
     first = sorted(range(len(shares)), key=lambda index: -rests[index])[: total - sum(whole)]
     return [int(part) + (index in first) for index, part in enumerate(whole)]
-
-
-class Labelled(Protocol):
-    """A row with a label."""
-
-    @property
-    def label(self) -> int:
-        """The label's number."""
-        ...
-
-
-R = TypeVar("R", bound=Labelled)
 
 
 def sample_rows(groups_N: ValueArray, fraction: float, seed: int = 0) -> IntArray:
@@ -65,10 +53,10 @@ def sample_rows(groups_N: ValueArray, fraction: float, seed: int = 0) -> IntArra
     return np.sort(np.concatenate(kept))
 
 
-def stratified(rows: Sequence[R], fraction: float, seed: int = 0) -> list[R]:
+def stratified(rows: Sequence[Row], fraction: float) -> list[Row]:
     """Sample a share of labelled rows, in their order, with the classes in proportion; see `sample_rows`.
 
     Raises:
         BadInput: If ``fraction`` is out of range.
     """
-    return [rows[int(row)] for row in sample_rows(np.array([row.label for row in rows]), fraction, seed)]
+    return [rows[int(row)] for row in sample_rows(np.array([row.label for row in rows]), fraction)]

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -52,100 +52,6 @@ RUNS = "parallel"
 """The note that has an entry for each run of rows, with the number of its ``rows``."""
 _OWN = ("rows", "sha256", "plan", FILES)
 """What manifests of examples have that is no note."""
-
-
-@dataclass
-class ShardWriter:
-    """The open shard of a table, and the counts so far.
-
-    Attributes:
-        folder: Folder for the shards.
-        rows_per_shard: Rows of the first shards, see `shard_size`.
-        deduplicate: Keep only the first of equal texts.
-        reasons: Number of quarantined rows by reason.
-        input_rows: Number of all input rows.
-    """
-
-    folder: Path
-    rows_per_shard: int
-    deduplicate: bool
-    open_rows: list[str] = field(default_factory=list)
-    finished: list[dict[str, Any]] = field(default_factory=list)
-    undecided: list[str] = field(default_factory=list)
-    duplicates: int = 0
-    input_rows: int = 0
-    reasons: Counter[str] = field(default_factory=Counter)
-
-    def __post_init__(self) -> None:
-        """No text was seen yet."""
-        self.seen = SeenKeys(self.folder)
-
-    def take(self, row: int, text: str | Rejected, quarantine: IO[str]) -> None:
-        """Keep, quarantine or drop one row."""
-        self.input_rows += 1
-        rejected = _checked(text)
-        if rejected is not None:
-            self.reasons[rejected.reason] += 1
-            shown = rejected.raw[:_SHOWN].encode("utf-8", "backslashreplace").decode()
-            line = {"row": row, "reason": rejected.reason, "text": shown}
-            quarantine.write(json.dumps(line, ensure_ascii=False) + "\n")
-            return
-        assert isinstance(text, str)
-        if not self.deduplicate:
-            self._keep(text)
-            return
-        self.undecided.append(text)
-        if len(self.undecided) == _COMPARED:
-            self._decide()
-
-    def _decide(self) -> None:
-        """Keep those of the last texts that are new, and drop the others."""
-        texts, self.undecided = self.undecided, []
-        new = self.seen.new(b"".join(map(dedup_key, texts)))
-        self.duplicates += len(texts) - int(new.sum())
-        for row in np.flatnonzero(new):
-            self._keep(texts[row])
-
-    def _keep(self, text: str) -> None:
-        self.open_rows.append(text)
-        if len(self.open_rows) == shard_size(self.rows_per_shard, len(self.finished)):
-            self._flush()
-
-    @property
-    def rows(self) -> int:
-        """Number of rows that are kept so far."""
-        self._decide()
-        return self.input_rows - self.duplicates - self.reasons.total()
-
-    def finish(self) -> None:
-        """Close the last shard."""
-        self._decide()
-        self._flush()
-
-    def _flush(self) -> None:
-        """Close the open shard."""
-        if not self.open_rows:
-            return
-        name = f"part-{len(self.finished):05d}.parquet"
-        with replacing(self.folder / name) as temporary:
-            column = pa.array(self.open_rows, pa.large_string())
-            pq.write_table(pa.table({"text": column}), temporary, compression="zstd", use_dictionary=False)
-        sha256 = sha256_of(self.folder / name)
-        self.finished.append({"name": name, "rows": len(self.open_rows), "sha256": sha256})
-        self.open_rows = []
-
-    def manifest(self) -> dict[str, Any]:
-        """Summarise all rows, after the last shard is closed."""
-        rows, quarantined = sum(shard["rows"] for shard in self.finished), sum(self.reasons.values())
-        assert self.input_rows == rows + quarantined + self.duplicates
-        return {
-            "rows": rows,
-            "input_rows": self.input_rows,
-            "duplicates": self.duplicates,
-            "quarantined": quarantined,
-            "quarantine_reasons": dict(sorted(self.reasons.items())),
-            "shards": self.finished,
-        }
 
 
 def shard_size(first: int, index: int) -> int:
@@ -257,15 +163,19 @@ class TableWriter:
         require(rows_per_shard >= 1, "rows_per_shard >= 1", rows_per_shard=rows_per_shard)
         self.workspace, self.label = workspace, label
         self._rows_per_shard, self._deduplicate = rows_per_shard, deduplicate
+        self._open_shard: list[str] = []
+        self._shards: list[dict[str, Any]] = []
+        self._undecided: list[str] = []
+        self._input_rows, self._duplicates, self._reasons = 0, 0, Counter[str]()
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> "TableWriter":
         """Make the temporary folder."""
         self._folder = self._open.enter_context(temporary_folder(self.workspace.folder(TextTable.kind)))
+        self._seen = SeenKeys(self._folder)
         self._quarantining = self._open.enter_context(contextlib.ExitStack())
         path = self._quarantining.enter_context(replacing(self._folder / QUARANTINE))
         self._quarantine = self._quarantining.enter_context(path.open("w", encoding="utf-8"))
-        self._shards = ShardWriter(self._folder, self._rows_per_shard, self._deduplicate)
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -275,11 +185,27 @@ class TableWriter:
     @property
     def rows(self) -> int:
         """Number of texts that are in the table so far."""
-        return self._shards.rows
+        self._decide()
+        return self._input_rows - self._duplicates - self._reasons.total()
 
     def take(self, text: str | Rejected) -> None:
         """Keep, quarantine or drop the next row."""
-        self._shards.take(self._shards.input_rows, text, self._quarantine)
+        rejected = _checked(text)
+        if rejected is not None:
+            self._reasons[rejected.reason] += 1
+            shown = rejected.raw[:_SHOWN].encode("utf-8", "backslashreplace").decode()
+            line = {"row": self._input_rows, "reason": rejected.reason, "text": shown}
+            self._quarantine.write(json.dumps(line, ensure_ascii=False) + "\n")
+        self._input_rows += 1
+        if rejected is not None:
+            return
+        assert isinstance(text, str)
+        if not self._deduplicate:
+            self._keep(text)
+            return
+        self._undecided.append(text)
+        if len(self._undecided) == _COMPARED:
+            self._decide()
 
     def publish(self, origin: Mapping[str, Any] | None = None) -> TextTable:
         """Complete the table, which appears now.
@@ -291,18 +217,51 @@ class TableWriter:
             BadInput: If there is no usable text.
         """
         self._quarantining.close()
-        shards = self._shards
-        shards.finish()
-        manifest = shards.manifest()
-        if not manifest["rows"]:
-            why = ", ".join(f"{count} {reason}" for reason, count in shards.reasons.most_common(5))
+        rows = self.rows
+        self._flush()
+        assert rows == sum(shard["rows"] for shard in self._shards)
+        if not rows:
+            why = ", ".join(f"{count} {reason}" for reason, count in self._reasons.most_common(5))
             raise BadInput(
                 f"a corpus must have at least one usable text, but {self.label} has none: "
-                f"{shards.input_rows} rows were read{f', of which {why}' if why else ''}. Check the source "
-                "and the limits." + remedies(shards.reasons)
+                f"{self._input_rows} rows were read{f', of which {why}' if why else ''}. Check the source "
+                "and the limits." + remedies(self._reasons)
             )
-        content = {**manifest, "origin": dict(origin or {})}
+        content = {
+            "rows": rows,
+            "input_rows": self._input_rows,
+            "duplicates": self._duplicates,
+            "quarantined": self._reasons.total(),
+            "quarantine_reasons": dict(sorted(self._reasons.items())),
+            "shards": self._shards,
+            "origin": dict(origin or {}),
+        }
         return _publish(self.workspace, self.label, self._folder, content)
+
+    def _decide(self) -> None:
+        """Keep those of the last texts that are new, and drop the others."""
+        texts, self._undecided = self._undecided, []
+        new = self._seen.new(b"".join(map(dedup_key, texts)))
+        self._duplicates += len(texts) - int(new.sum())
+        for row in np.flatnonzero(new):
+            self._keep(texts[row])
+
+    def _keep(self, text: str) -> None:
+        self._open_shard.append(text)
+        if len(self._open_shard) == shard_size(self._rows_per_shard, len(self._shards)):
+            self._flush()
+
+    def _flush(self) -> None:
+        """Close the open shard."""
+        if not self._open_shard:
+            return
+        name = f"part-{len(self._shards):05d}.parquet"
+        with replacing(self._folder / name) as temporary:
+            column = pa.array(self._open_shard, pa.large_string())
+            pq.write_table(pa.table({"text": column}), temporary, compression="zstd", use_dictionary=False)
+        sha256 = sha256_of(self._folder / name)
+        self._shards.append({"name": name, "rows": len(self._open_shard), "sha256": sha256})
+        self._open_shard = []
 
 
 class ColumnWriter:

@@ -8,7 +8,6 @@ Texts are split as in the Penn Treebank and GloVe: ``don't`` into ``do`` and ``n
 hardly ever in a vocabulary, but its parts are.
 """
 
-import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
@@ -47,7 +46,6 @@ def write_vectors(
     source: str | Path,
     folder: str | Path,
     *,
-    limit: int = 0,
     keep: Collection[str] | None = None,
     further: int = 0,
     seed: int = 0,
@@ -62,7 +60,6 @@ def write_vectors(
         source: GloVe's or word2vec's text format (a word and its numbers per line, plain or gzipped), or a
             JSON object of words to lists (``.json``).
         folder: Folder for the files.
-        limit: Number of rows to read, which are the most frequent words; 0 reads all.
         keep: Words to keep, such as those of `count_words`; None keeps all.
         further: Number of words to keep beside those, the first ones of the source; -1 keeps all.
         seed: Seed for drawing the row of ``[MASK]``.
@@ -76,10 +73,9 @@ def write_vectors(
     path = Path(source)
     if not path.is_file():
         raise BadInput(f"the file of word vectors must exist, but {source} does not.")
-    require(limit >= 0, "limit >= 0", limit=limit)
     published = _json_rows(path) if path.suffix == ".json" else _text_rows(path)
     require(further >= -1, "further >= -1", further=further)
-    rows = _lowered(itertools.islice(published, limit or None), keep, further)
+    rows = _lowered(published, keep, further)
     if not rows:
         raise BadInput(
             f"no row of the word vectors in {source} is kept: it is empty or lacks the given words."
@@ -112,13 +108,12 @@ def write_vocabulary(words: Iterable[str], folder: str | Path, *, dim: int, seed
     _write(Path(folder), known, vectors_VD)
 
 
-def count_words(texts: Iterable[str], *, limit: int = 0, at_least: int = 1) -> dict[str, int]:
+def count_words(texts: Iterable[str], *, limit: int = 0) -> dict[str, int]:
     """Count the words of texts, split by the folder's tokenizer.
 
     Args:
         texts: Texts, such as the rows of a text table.
         limit: Number of words to return; 0 returns all.
-        at_least: Least number of occurrences of a word.
 
     Returns:
         Word to count, most frequent first, equal counts in alphabetical order.
@@ -129,7 +124,7 @@ def count_words(texts: Iterable[str], *, limit: int = 0, at_least: int = 1) -> d
     for text in texts:
         lowered = blank.normalizer.normalize_str(text)
         counts.update(word for word, _ in blank.pre_tokenizer.pre_tokenize_str(lowered))
-    frequent = sorted((-count, word) for word, count in counts.items() if count >= at_least)
+    frequent = sorted((-count, word) for word, count in counts.items())
     return {word: -count for count, word in (frequent[:limit] if limit else frequent)}
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from stillhouse.core.artifacts import Workspace, lock_of, locked, whole_array, write_array
 from stillhouse.core.errors import BadInput, require
-from stillhouse.core.roles import DOCUMENT, QUERY
-from stillhouse.core.types import Encoder, FloatArray, encode_as
+from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY
+from stillhouse.core.types import Encoder, FloatArray, InRoles, encode_as
 from stillhouse.evaluation.items import Figures
 from stillhouse.evaluation.search.passage_vectors import FOLDER
 
@@ -61,7 +61,7 @@ class KeptDocuments:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-class AsymmetricEncoder:
+class AsymmetricEncoder(InRoles):
     """Queries by one model, documents by another.
 
     Args:
@@ -72,23 +72,19 @@ class AsymmetricEncoder:
     def __init__(self, queries: Encoder, documents: KeptDocuments) -> None:
         self.queries, self.documents = queries, documents
 
-    def encode(self, texts: Sequence[str]) -> FloatArray:
-        """Refuse texts without a role: neither model is meant for them.
+    def encoded(self, role: str, texts: Sequence[str]) -> FloatArray:
+        """Encode texts of a role as vectors, (N, D), in their order.
 
         Raises:
-            BadInput: Always.
+            BadInput: They have no role: neither model is meant for them.
         """
-        raise BadInput(
-            "asymmetric search encodes queries and documents, but was given texts without a role. Leave "
-            "--documents-by out for this suite."
-        )
-
-    def encode_query(self, texts: Sequence[str]) -> FloatArray:
-        """Encode queries as vectors, (N, D), in their order."""
-        return encode_as(self.queries, QUERY, texts)
-
-    def encode_document(self, texts: Sequence[str]) -> FloatArray:
-        """Encode documents as vectors, (N, D), in their order."""
+        if role == PLAIN:
+            raise BadInput(
+                "asymmetric search encodes queries and documents, but was given texts without a role. Leave "
+                "--documents-by out for this suite."
+            )
+        if role == QUERY:
+            return encode_as(self.queries, QUERY, texts)
         return self.documents.encode_document(texts)
 
 

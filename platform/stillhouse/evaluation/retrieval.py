@@ -306,17 +306,13 @@ class SearchPool:
         return merge(parts, k) if len(parts) > 1 else parts[0]
 
 
-def start_search_pool(
-    actors: int, threads: int, *, name: str = "", index: str = AUTO, deadline: float = 60
-) -> SearchPool:
+def start_search_pool(actors: int, threads: int, *, index: str = AUTO) -> SearchPool:
     """Start search actors that reserve no CPU. They end with the driver or with `SearchPool.stop`.
 
     Args:
         actors: Number of actors.
         threads: Threads of each actor; fixed, because results depend on it.
-        name: Actors are named ``{name}-search-{number}``; empty leaves them unnamed.
         index: See `LocalSearch`; one that misses passages needs a single actor, which holds them all.
-        deadline: Seconds after which an evaluator searches in its own process instead.
     """
     import ray
 
@@ -324,9 +320,7 @@ def start_search_pool(
     require(threads >= 1, "threads >= 1", threads=threads)
     parse_index(index, others=(AUTO, EXACT))
     worker = ray.remote(num_cpus=0, max_restarts=2)(_Searcher)
-    names = [f"{name}-search-{number}" if name else None for number in range(actors)]
-    handles = [worker.options(name=each).remote(threads, index) for each in names]
-    return SearchPool(handles, threads, index, deadline)
+    return SearchPool([worker.remote(threads, index) for _ in range(actors)], threads, index)
 
 
 class _Searcher:

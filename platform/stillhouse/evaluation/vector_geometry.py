@@ -17,8 +17,9 @@ import numpy.typing as npt
 from stillhouse.core.types import FloatArray
 
 COSINE_LIMIT = 0.999
-RANK_SHARE = 0.02
-RANK_FLOOR = 2.5
+"""Upper limit of the mean cosine of random pairs."""
+RANK_SHARE, RANK_FLOOR = 0.02, 2.5
+"""Lower limits of the effective rank of the variances: a share of min(N - 1, D), and a number."""
 GEOMETRY = ("alignment", "uniformity")
 """Suffixes of the geometry figures: they are plotted, and left out of the tables of a sweep."""
 
@@ -59,34 +60,25 @@ def alignment(a_ND: FloatArray, b_ND: FloatArray) -> float:
     return float(((_unit(a_ND) - _unit(b_ND)) ** 2).sum(axis=1).mean())
 
 
-def uniformity(vectors_ND: FloatArray, *, t: float = 2.0) -> float:
-    """Compute log E exp(-t ‖x - y‖²) over pairs of different unit rows (eq. 13); lower is better."""
+def uniformity(vectors_ND: FloatArray) -> float:
+    """Compute log E exp(-2 ‖x - y‖²) over pairs of different unit rows (eq. 13); lower is better."""
     unit = _unit(vectors_ND)
     rows, total = len(unit), 0.0
     for start in range(0, rows, _BLOCK):
         squares = 2 - 2 * unit[start : start + _BLOCK] @ unit.T
-        kernel = np.exp(-t * squares.clip(min=0.0))
+        kernel = np.exp(-2.0 * squares.clip(min=0.0))
         here = np.arange(len(kernel))
         kernel[here, start + here] = 0.0
         total += float(kernel.sum())
     return float(np.log(total / (rows * (rows - 1))))
 
 
-def collapse(
-    vectors_ND: FloatArray,
-    *,
-    cosine_limit: float = COSINE_LIMIT,
-    rank_share: float = RANK_SHARE,
-    few_directions: bool = False,
-) -> str | None:
+def collapse(vectors_ND: FloatArray, *, few_directions: bool = False) -> str | None:
     """Explain why vectors of different texts are useless; None if they are not.
 
     Args:
         vectors_ND: Vectors of at least two different texts; the rank is only judged with at least 16 rows and
             15 dimensions.
-        cosine_limit: Upper limit of the mean cosine of random pairs.
-        rank_share: Lower limit of the effective rank of the variances, as a share of min(N - 1, D);
-            `RANK_FLOOR` is another lower limit.
         few_directions: Do not judge the rank, because separating C classes takes only C − 1 directions.
 
     Returns:
@@ -100,12 +92,12 @@ def collapse(
     if 2 * zero > len(vectors):
         return f"collapsed: {zero} of {len(vectors)} vectors are zero"
     cosine = random_pair_cosine(vectors)
-    if cosine > cosine_limit:
-        return f"collapsed: the mean cosine of random pairs is {cosine:.5f} (limit {cosine_limit})"
+    if cosine > COSINE_LIMIT:
+        return f"collapsed: the mean cosine of random pairs is {cosine:.5f} (limit {COSINE_LIMIT})"
     full = min(len(vectors) - 1, vectors.shape[1])
     if few_directions or full < 15:
         return None
-    limit = max(RANK_FLOOR, rank_share * full)
+    limit = max(RANK_FLOOR, RANK_SHARE * full)
     rank = effective_rank(_unit(vectors), power=2, centre=True)
     if rank < limit:
         return f"collapsed: the vectors use {rank:.1f} of {full} dimensions (limit {limit:.1f})"

@@ -21,6 +21,7 @@ from stillhouse.core.identity import Spec
 from stillhouse.experiments.kinds.labelled_task import LabelledTask
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
+from stillhouse.methods import sra
 from stillhouse.methods.baselines import plain_bilstm
 from stillhouse.methods.labelled_tasks import (
     Transfer,
@@ -35,15 +36,10 @@ from stillhouse.values.data import Teacher
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import Stage
 
-PAPER = (
-    "Wu et al., Towards Non-task-specific Distillation of BERT via Sentence Representation Approximation, "
-    "AACL 2020, arXiv:2004.03097"
-)
+PAPER, BUDGET = sra.PAPER, sra.BUDGET
 PRUNABLE_FROM = "finetune"
 needs = (Sentences, WordVectors, LabelledTask)
 BASELINE = plain_bilstm(learning_rate="finetune_learning_rate", batch_size="finetune_batch_size")
-BUDGET = {"distil": 262_144, "finetune": 32_768}
-"""256 steps of the printed batch of 1024, and 512 steps of fine-tuning."""
 
 
 @dataclass(frozen=True)
@@ -72,20 +68,7 @@ SOURCES = {
     "teacher_learning_rate": _OURS,
     "teacher_batch_size": _OURS,
     "teacher_budget": _OURS,
-    "distil_learning_rate": ("section 4.3", "no code known"),
-    "distil_batch_size": ("section 4.3", "no code known"),
-    "finetune_learning_rate": ("section 4.3: of {2, 3, 5, 10}e-4, on dev", "no code known"),
-    "finetune_batch_size": _OURS,
-    "hidden": ("section 4.3", "no code known"),
-    "pooling": ("not printed; GLUE's BiLSTM", "no code known"),
-    "head_hidden": ("section 4.3", "no code known"),
-    "freeze_words": _OURS,
-    "dropout": _OURS,
-    "optimizer": ("section 4.3", "no code known"),
-    "weight_decay": ("section 4.3", "no code known"),
-    "decay": _OURS,
-    "warmup": _OURS,
-    "clip_norm": _OURS,
+    **sra.SOURCES,
 }
 """Source of each preset's value."""
 

@@ -30,7 +30,6 @@ from stillhouse.tracking import (
     Key,
     MetricsTail,
     Row,
-    Tracker,
     View,
     provenance,
     readable,
@@ -54,7 +53,7 @@ class Observer(Callback):  # type: ignore[misc]
         self,
         name: str,
         context: Context,
-        tracker: Tracker,
+        tracker: MLflowTracker,
         facts: dict[str, Any],
         plan: Stage | None = None,
     ) -> None:
@@ -429,6 +428,6 @@ def _short(values: dict[str, Any]) -> str:
     return ", ".join(shown)
 
 
-def open_tracker(workspace: Workspace, folder: Path, name: str) -> Tracker:
+def open_tracker(workspace: Workspace, folder: Path, name: str) -> MLflowTracker:
     """Open MLflow at ``$MLFLOW_TRACKING_URI`` or in the workspace, with a journal in the sweep's folder."""
     return MLflowTracker(tracking_uri(workspace.root), f"stillhouse-{name}", folder)

@@ -25,7 +25,7 @@ from stillhouse.core.remotes import File, Remote
 from stillhouse.core.tokenizing import FastTokenizer, Ids, Offsets, cached_tokenizer
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.tables import cached_texts
-from stillhouse.teachers.forward import Vectors
+from stillhouse.teachers.forward import Forward, Vectors
 from stillhouse.teachers.runtimes import Running, start
 from stillhouse.teachers.weights import on_this_machine
 from stillhouse.values.data import Model, Store
@@ -144,33 +144,6 @@ def tokenise(work: Work, index: int) -> tuple[Ids, Offsets]:
     return tokenizer([work.store.prompt + text for text in texts] if work.store.prompt else texts)
 
 
-class ShardEmbedder:
-    """A loaded teacher that embeds one shard after another.
-
-    Args:
-        work: The store to build.
-        running: The teacher, if another store has started the same one in the same runtime already.
-    """
-
-    def __init__(self, work: Work, running: Running | None = None) -> None:
-        if work.threads:
-            torch.set_num_threads(work.threads)
-        self._work = work
-        threads = torch.get_num_threads()
-        self.running = running or start(work.store, work.workspace, work.device, threads)
-        pad_id = _tokenizer_of(work).pad_id
-        self._forward = self.running.forward(work.store, pad_id, work.device, work.batch_tokens)
-
-    def __call__(
-        self, index: int, ids: Ids, offsets: Offsets, progress: Callable[[int], None] | None = None
-    ) -> Shard:
-        """Embed a shard's tokens and write its file; rows without a vector are quarantined with a reason."""
-        began = time.perf_counter()
-        empty = {int(row): "the text has no tokens" for row in np.flatnonzero(np.diff(offsets) == 0)}
-        vectors_NE = self._forward(ids, offsets, progress)
-        return write_shard(self._work, index, vectors_NE, empty, tokens=len(ids), start=began)
-
-
 def write_shard(
     work: Work, index: int, vectors_NE: Vectors, without: Mapping[int, str], *, tokens: int, start: float
 ) -> Shard:
@@ -246,7 +219,7 @@ def _read_note(data: bytes | None) -> tuple[Shard, list[dict[str, Any]]] | None:
 
 
 class Embedders:
-    """The embedders of several stores, created on demand; a teacher is loaded once.
+    """The teachers of several stores, which embed one shard after another; each is loaded once, on demand.
 
     Args:
         works: The stores to build, by number.
@@ -254,7 +227,7 @@ class Embedders:
 
     def __init__(self, works: list[Work]) -> None:
         self._works = works
-        self._embedders: dict[int, ShardEmbedder] = {}
+        self._forwards: dict[int, Forward] = {}
         self._teachers: dict[str, Running] = {}
 
     def __call__(
@@ -265,14 +238,32 @@ class Embedders:
         offsets: Offsets,
         progress: Callable[[int], None] | None = None,
     ) -> Shard:
-        """Build a shard of the store with that number; ``progress`` is called with the rows that are done."""
-        if number not in self._embedders:
-            work = self._works[number]
-            # One teacher serves stores of several prompts and lengths.
-            key = fingerprint([work.store.teacher, work.store.compute, work.store.runtime])
-            self._embedders[number] = ShardEmbedder(work, self._teachers.get(key))
-            self._teachers[key] = self._embedders[number].running
-        return self._embedders[number](index, ids, offsets, progress)
+        """Embed a shard's tokens and write its file; rows without a vector are quarantined with a reason.
+
+        Args:
+            number: The store.
+            index: The shard.
+            ids: Token ids of its texts, end to end.
+            offsets: Where each text begins, and the end of the last.
+            progress: Called with the number of rows that are done.
+        """
+        work = self._works[number]
+        if number not in self._forwards:
+            self._forwards[number] = self._forward_of(work)
+        began = time.perf_counter()
+        empty = {int(row): "the text has no tokens" for row in np.flatnonzero(np.diff(offsets) == 0)}
+        vectors_NE = self._forwards[number](ids, offsets, progress)
+        return write_shard(work, index, vectors_NE, empty, tokens=len(ids), start=began)
+
+    def _forward_of(self, work: Work) -> Forward:
+        if work.threads:
+            torch.set_num_threads(work.threads)
+        # One teacher serves stores of several prompts and lengths.
+        key = fingerprint([work.store.teacher, work.store.compute, work.store.runtime])
+        if key not in self._teachers:
+            self._teachers[key] = start(work.store, work.workspace, work.device, torch.get_num_threads())
+        pad_id = _tokenizer_of(work).pad_id
+        return self._teachers[key].forward(work.store, pad_id, work.device, work.batch_tokens)
 
 
 def _tokenizer_of(work: Work) -> FastTokenizer:

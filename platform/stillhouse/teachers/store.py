@@ -20,7 +20,6 @@ from stillhouse.core.errors import BadInput, Hindered, blocked, require
 from stillhouse.core.integrity import FILES, intact
 from stillhouse.core.types import FloatArray, IntArray
 from stillhouse.teachers.build_state import QUARANTINE
-from stillhouse.teachers.mapped_rows import MappedRows
 from stillhouse.teachers.shards import schema
 from stillhouse.teachers.streamed_shards import StreamedShards
 from stillhouse.values.data import AnyStore, Store
@@ -54,7 +53,8 @@ class StoreReader:
         self.starts = np.array([shard["first"] for shard in self._shards], np.int64)
         self._check_files()
         self._quarantines = np.array([shard["quarantined"] > 0 for shard in self._shards])
-        self._mapped, self._mapping = MappedRows(len(self._shards), self.dim, self.dtype), threading.Lock()
+        self._mapped: dict[int, npt.NDArray[np.floating]] = {}
+        self._mapping = threading.Lock()
 
     def __len__(self) -> int:
         """The number of rows that have a vector."""
@@ -94,13 +94,15 @@ class StoreReader:
         low, high, total = int(flat.min()), int(flat.max()), self._table_rows
         require(0 <= low and high < total, f"row ids in [0, {total})", lowest=low, highest=high)
         shard_of = np.searchsorted(self.starts, flat, side="right") - 1
-        positions = flat - self.starts[shard_of]
-        if self._mapped.absent(shard_of):
-            self._map(shard_of)
-        for shard in np.unique(shard_of[self._quarantines[shard_of]]):
-            inside = shard_of == shard
-            positions[inside] = self._position(int(shard), flat[inside])
-        stored = self._mapped.take(shard_of, positions)
+        shards = np.unique(shard_of).tolist()
+        self._map(shards)
+        stored = np.empty((flat.size, self.dim), self.dtype)
+        for shard in shards:
+            inside = np.flatnonzero(shard_of == shard)
+            here = flat[inside]
+            gaps = self._quarantines[shard]
+            positions = self._position(shard, here) if gaps else here - self.starts[shard]
+            stored[inside] = self._mapped[shard][positions]
         # NumPy converts half precision one value at a time.
         vectors: npt.NDArray[np.float32] = torch.from_numpy(stored).float().numpy()
         return vectors.reshape(*rows.shape, self.dim)
@@ -138,16 +140,19 @@ class StoreReader:
         rows: npt.NDArray[np.int64] = self._batch(index)["row"].to_numpy()
         return rows
 
-    def _map(self, shards: IntArray) -> None:
+    def _map(self, shards: Sequence[int]) -> None:
+        if self._mapped.keys() >= set(shards):
+            return
         with self._mapping:
-            for index in self._mapped.absent(shards):
-                # Once per shard and process, when its bytes are needed in memory anyway.
-                intact(self._file(index))
-                self._add(index)
+            for index in shards:
+                if index not in self._mapped:
+                    # Once per shard and process, when its bytes are needed in memory anyway.
+                    intact(self._file(index))
+                    self._add(index)
 
     def _add(self, index: int) -> None:
         values = self._batch(index)["embedding"].flatten().to_numpy()
-        self._mapped.add(index, values.reshape(-1, self.dim))
+        self._mapped[index] = values.reshape(-1, self.dim)
 
     def _file(self, index: int) -> Path:
         return self.folder / str(self._shards[index]["name"])
@@ -187,19 +192,19 @@ class StreamedReader(StoreReader):
         in_order = [int(index) for index in indices]
         wanted = frozenset(in_order)
         if wanted != self._expected:
-            self._mapped.keep(wanted)
+            self._mapped = {index: values for index, values in self._mapped.items() if index in wanted}
             self._source.hold([self._shards[index]["name"] for index in in_order])
             self._expected = wanted
 
     def _check_files(self) -> None:
         """Shards are compared with their checksums when they are fetched."""
 
-    def _map(self, shards: IntArray) -> None:
-        read = np.unique(shards)
-        if not self._expected.issuperset(read.tolist()):
-            self._hold(read)
-        for index in self._mapped.absent(shards):
-            self._add(index)
+    def _map(self, shards: Sequence[int]) -> None:
+        if not self._expected.issuperset(shards):
+            self._hold(shards)
+        for index in shards:
+            if index not in self._mapped:
+                self._add(index)
 
     def _file(self, index: int) -> Path:
         return self._source.path(self._shards[index]["name"])

@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,11 @@ from stillhouse.core.artifacts import (
 )
 from stillhouse.core.errors import BadInput, is_refused
 from stillhouse.core.integrity import damage_of
-from stillhouse.values.data import Collection as RetrievalCollection
-from stillhouse.values.data import Store, TextTable, TokenTable
+from stillhouse.values.data import Collection, Store, TextTable, TokenTable
 
 DAY_SECONDS = 86_400.0
 _READ_BY_STAGES = ("examples", "collections", "stages")
-_NOT_PLANS = {Store.kind, TokenTable.kind, TextTable.kind, RetrievalCollection.kind, FETCHING, STREAMED}
+_NOT_PLANS = {Store.kind, TokenTable.kind, TextTable.kind, Collection.kind, FETCHING, STREAMED}
 
 
 @dataclass(frozen=True)
@@ -70,9 +69,7 @@ def list_stores(workspace: Workspace) -> list[Listed]:
     return [_listed(folder) for folder in workspace.listed(Store.kind)]
 
 
-def collectable(
-    workspace: Workspace, *, keep: Collection[str] = (), older_than: float = DAY_SECONDS
-) -> list[Collectable]:
+def collectable(workspace: Workspace, *, older_than: float = DAY_SECONDS) -> list[Collectable]:
     """List the folders that could be deleted, never one that a live process is building.
 
     These are unfinished stores and tokens that have not been written to for a while, and finished ones that
@@ -80,14 +77,13 @@ def collectable(
 
     Args:
         workspace: The workspace to search.
-        keep: Fingerprints of stores and tokens to keep.
         older_than: Minimum age of an unfinished folder in seconds since it was last written to.
     """
     stores, texts, text = _references(workspace)
     found = []
     for folder in [*workspace.listed(Store.kind), *workspace.listed(TokenTable.kind)]:
         fingerprint = folder.name.rpartition("-")[2]
-        if fingerprint in keep or _is_locked(folder):
+        if _is_locked(folder):
             continue
         if not (folder / MANIFEST).exists():
             idle = time.time() - max(path.stat().st_mtime for path in [folder, *folder.iterdir()])

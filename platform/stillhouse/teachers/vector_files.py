@@ -435,7 +435,9 @@ def _pick(
     option = f"teacher.{what}_column"
     held = {"text": "texts", "vector": "lists of floats", "role": "texts"}[what]
     if given and given not in schema.names:
-        raise BadInput(f"`{option}` must be a column of {path}, but got {given!r}. {_near(given, schema)}")
+        raise BadInput(
+            f"`{option}` must be a column of {path}, but got {given!r}. {nearest(given, list(schema.names))}"
+        )
     if given and given not in fitting:
         raise BadInput(
             f"`{option}` must be a column of {held}, but {given!r} of {path} is {schema.field(given).type}."
@@ -448,10 +450,6 @@ def _pick(
             f"columns are: {columns}. Name it with {option}."
         )
     return found or fitting[0]
-
-
-def _near(given: str, schema: pa.Schema) -> str:
-    return nearest(given, [str(name) for name in schema.names])
 
 
 def _is_text(kind: pa.DataType) -> bool:

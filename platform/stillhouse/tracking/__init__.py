@@ -1,4 +1,4 @@
-"""Tracking of runs in progress: the contract of a tracker, and the tail of the workers' metrics logs.
+"""Tracking of runs in progress: what a tracker is given, and the tail of the workers' metrics logs.
 
 The driver is the only writer. Workers append metrics to ``metrics.jsonl`` in their stage's folder, one JSON
 object per line (``step``, ``examples``, ``time``, ``metrics``, a checksum), and `MetricsTail` follows these
@@ -9,11 +9,10 @@ import contextlib
 import platform
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Protocol
 
 from stillhouse.core.json_text import parse_line
 
@@ -84,67 +83,6 @@ class View:
     parameters: Sequence[str]
 
 
-class Tracker(Protocol):
-    """Where runs are recorded. No call waits for a server, and repeating a call changes nothing."""
-
-    def run(
-        self,
-        key: Key,
-        name: str,
-        parameters: Mapping[str, object] | None = None,
-        tags: Mapping[str, str] | None = None,
-        documents: Mapping[str, object] | None = None,
-        datasets: Sequence[Data] = (),
-        at: float | None = None,
-    ) -> None:
-        """Start a run or continue one that was broken off; a run that ended well stays as it is.
-
-        ``parameters`` may be nested; ``documents`` are JSON by file name; it began ``at`` (seconds since the
-        epoch), or now.
-        """
-        ...
-
-    def metrics(self, key: Key, rows: Iterable[Row]) -> None:
-        """Add metrics."""
-        ...
-
-    def describe(
-        self, key: Key, subject: str, tags: Mapping[str, str] | None = None, name: str = "", note: str = ""
-    ) -> None:
-        """Set tags, the name and the description (Markdown) of a run.
-
-        A later call with the same ``subject`` replaces what an earlier one said.
-        """
-        ...
-
-    def views(self, key: Key, views: Sequence[View]) -> None:
-        """Offer tables of the experiment's runs, the most important one first."""
-        ...
-
-    def artifact(self, key: Key, path: Path, folder: str = "") -> None:
-        """Add a file, or the files of a folder, under ``folder``."""
-        ...
-
-    def register(
-        self,
-        key: Key,
-        folder: Path,
-        name: str,
-        alias: str = "champion",
-        tags: Mapping[str, str] | None = None,
-    ) -> str | None:
-        """Register an exported student under ``name``; returns its version, or None if not known yet."""
-        ...
-
-    def finish(self, key: Key, state: str = "finished", reason: str = "", at: float | None = None) -> None:
-        """End a run as ``finished``, ``stopped early``, ``failed`` or ``interrupted``, ``at`` a time."""
-        ...
-
-    def close(self, seconds: float = 30.0) -> str:
-        """Send what can be sent in that time. Returns one line on what could not, or an empty string."""
-        ...
-
-
 class MetricsTail:
     """Follow the metrics logs of workers in a thread, and forward new lines.
 
@@ -156,7 +94,7 @@ class MetricsTail:
         """Start the thread.
 
         Args:
-            forward: Called with a run and its new rows, such as `Tracker.metrics`.
+            forward: Called with a run and its new rows, such as `MLflowTracker.metrics`.
             every_s: Seconds between polls.
         """
         self._forward, self._every_s = forward, every_s

@@ -69,7 +69,7 @@ class _Outage:
 
 
 class MLflowTracker:
-    """A `Tracker` that records runs in MLflow.
+    """Records runs in MLflow. No call waits for a server, and repeating a call changes nothing.
 
     One sweep has one journal, which one process at a time writes.
     """
@@ -118,7 +118,11 @@ class MLflowTracker:
         datasets: Sequence[Data] = (),
         at: float | None = None,
     ) -> None:
-        """Start a run or continue it; see `Tracker.run`."""
+        """Start a run or continue one that was broken off; a run that ended well stays as it is.
+
+        ``parameters`` may be nested; ``documents`` are JSON by file name; it began ``at`` (seconds since the
+        epoch), or now.
+        """
         assert 1 <= len(key) <= 3 and all(part and "/" not in part for part in key), key
         self._append(
             do="run",
@@ -139,11 +143,14 @@ class MLflowTracker:
     def describe(
         self, key: Key, subject: str, tags: Mapping[str, str] | None = None, name: str = "", note: str = ""
     ) -> None:
-        """Set tags, the name and the description of a run; see `Tracker.describe`."""
+        """Set tags, the name and the description (Markdown) of a run.
+
+        A later call with the same ``subject`` replaces what an earlier one said.
+        """
         self._append(do="describe", key=key, subject=subject, tags=dict(tags or {}), name=name, note=note)
 
     def views(self, key: Key, views: Sequence[View]) -> None:
-        """Offer tables of the experiment's runs as saved views of MLflow's UI."""
+        """Offer tables of the experiment's runs as saved views of MLflow's UI, the most important first."""
         assert views and all(view.metrics for view in views), views
         self._append(do="views", key=key, views=[asdict(view) for view in views])
 
@@ -184,7 +191,7 @@ class MLflowTracker:
         return self._wait_for_version(name, weights, self.journal.size)
 
     def finish(self, key: Key, state: str = "finished", reason: str = "", at: float | None = None) -> None:
-        """End a run."""
+        """End a run as ``finished``, ``stopped early``, ``failed`` or ``interrupted``, ``at`` a time."""
         assert state in ENDED, state
         self._append(do="state", key=key, state=state, reason=reason, **_time(at))
 

@@ -383,11 +383,9 @@ class Paces:
         return typical((kind, pace) for kind, pace in running if pace is not None) | found
 
     def _newest(self) -> list[Path]:
-        found = [(path.stat().st_mtime_ns, path.parent) for path in self._manifests()]
+        manifests = self.workspace.root.glob(f"{Stage.kind}/*/{MANIFEST}")
+        found = [(path.stat().st_mtime_ns, path.parent) for path in manifests]
         return [folder for _, folder in sorted(found, reverse=True)[:_LOOKED_AT]]
-
-    def _manifests(self) -> Iterable[Path]:
-        return self.workspace.root.glob(f"{Stage.kind}/*/{MANIFEST}")
 
 
 def _finished(folder: Path) -> tuple[Kind, Pace] | None:

@@ -3,23 +3,13 @@
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import BadInput, nearest
 from stillhouse.values.stage import Stage
 
-
-class Course(Protocol):
-    """The length of a run."""
-
-    @property
-    def steps(self) -> int:
-        """Number of optimiser steps."""
-        ...
-
-    def examples_after(self, step: int) -> int:
-        """Number of examples that the first steps see."""
-        ...
+if TYPE_CHECKING:
+    from stillhouse.training.batching import Batching
 
 
 class Diverged(Exception):
@@ -73,11 +63,11 @@ class Progress:
     logged_seconds: float = 0.0
     gradient_shares: list[dict[str, float]] = field(default_factory=list)
 
-    def ended(self, stage: Stage, course: Course) -> bool:
+    def ended(self, stage: Stage, course: "Batching") -> bool:
         """Return whether the budget or the patience is exhausted."""
         return self.step >= course.steps or 0 < stage.patience <= self.without_better
 
-    def note(self, stage: Stage, course: Course, metrics: Mapping[str, float], keep: int) -> Evaluation:
+    def note(self, stage: Stage, course: "Batching", metrics: Mapping[str, float], keep: int) -> Evaluation:
         """Add an evaluation to the curve, and update the best evaluations and the patience.
 
         Raises:
@@ -106,7 +96,7 @@ class Progress:
         self.best = sorted([*self.best, (figure, self.step)], key=lambda kept: (-kept[0], kept[1]))[:keep]
 
 
-def evaluation_due(course: Course, every: int, step: int, points: Collection[int] = ()) -> bool:
+def evaluation_due(course: "Batching", every: int, step: int, points: Collection[int] = ()) -> bool:
     """Return whether to evaluate after a step: at the end, at each point, and after each interval.
 
     An evaluation that falls within half an interval of the end is left to the end.

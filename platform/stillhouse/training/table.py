@@ -1,11 +1,12 @@
 """The training table: examples as integer ids, over memory-mapped tokens and teacher vectors."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from stillhouse.core.artifacts import Workspace
@@ -16,9 +17,56 @@ from stillhouse.core.types import Batch, Encoding, FloatArray, IntArray, Tokens,
 from stillhouse.corpora.tables import count_rows, open_rows, open_values
 from stillhouse.corpora.tokens import TokenReader, open_tokens
 from stillhouse.teachers.store import open_vectors
-from stillhouse.training.every_row import EveryRow, RowIds
 from stillhouse.values.data import AllRows, Examples, Model, Runs, TextTable, TokenTable
 from stillhouse.values.stage import Stage
+
+_NONE: IntArray = np.zeros(0, np.int64)
+
+
+class EveryRow:
+    """The ids of every row of a table but a few; read like an array of ids in ascending order, (N,).
+
+    A thousand million ids are 8 GB as an array, which each trial and rank would hold.
+
+    Args:
+        rows: Number of rows of the table.
+        lacking: Ids that are left out, ascending and distinct.
+    """
+
+    ndim = 1
+
+    def __init__(self, rows: int, lacking: IntArray = _NONE) -> None:
+        self._rows, self._lacking = rows, lacking
+        self._kept_before = lacking - np.arange(len(lacking))
+
+    def __len__(self) -> int:
+        """The number of ids."""
+        return self._rows - len(self._lacking)
+
+    def __getitem__(self, places: IntArray) -> npt.NDArray[np.int64]:
+        """Return the ids at some places.
+
+        Raises:
+            IndexError: If a place is negative or too large.
+        """
+        places = np.asarray(places, np.int64)
+        if places.size and not (0 <= places.min() and places.max() < len(self)):
+            raise IndexError(f"places must be in [0, {len(self)}), but got {places.min()}..{places.max()}")
+        ids: npt.NDArray[np.int64] = places + np.searchsorted(self._kept_before, places, side="right")
+        return ids
+
+    def places_of(self, ids: IntArray) -> npt.NDArray[np.int64]:
+        """Return how many ids are smaller than each of some."""
+        places: npt.NDArray[np.int64] = ids - np.searchsorted(self._lacking, ids)
+        return places
+
+    def without(self, lacking: IntArray) -> "EveryRow":
+        """The same without further rows; ids that are left out already may be among them."""
+        return EveryRow(self._rows, np.union1d(self._lacking, lacking))
+
+
+RowIds = IntArray | EveryRow
+"""Ids of rows by example: an array, (N,) or (N, K), or all ids of a table."""
 
 
 class TokenColumn(Protocol):
@@ -198,38 +246,30 @@ def _distinct(ids: RowIds) -> RowIds:
 
 def on_device(batch: Batch, device: str) -> Batch:
     """Copy a batch to the model's device."""
-    if device == "cpu":
-        return batch
-    return Batch(
-        tokens={column: tokens.to(device) for column, tokens in batch.tokens.items()},
-        rows={column: ids.to(device, non_blocking=True) for column, ids in batch.rows.items()},
-        teacher={
-            column: Encoding(encoding.embedding_BD.to(device, non_blocking=True))
-            for column, encoding in batch.teacher.items()
-        },
-        values={name: value.to(device, non_blocking=True) for name, value in batch.values.items()},
-        live_tokens={column: tokens.to(device) for column, tokens in batch.live_tokens.items()},
-    )
+    return batch if device == "cpu" else _changed(batch, lambda tensor: tensor.to(device, non_blocking=True))
 
 
 def pinned(batch: Batch) -> Batch:
     """Copy a batch to page-locked memory, from which a copy to a GPU overlaps with its work."""
+    return _changed(batch, torch.Tensor.pin_memory)
+
+
+def _changed(batch: Batch, change: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
+    """The batch with every tensor changed."""
+
+    def tokens_of(columns: Mapping[str, Tokens]) -> dict[str, Tokens]:
+        return {
+            column: Tokens(change(tokens.input_ids_BT), change(tokens.attention_mask_BT))
+            for column, tokens in columns.items()
+        }
+
     return Batch(
-        tokens=_pinned(batch.tokens),
-        rows={column: ids.pin_memory() for column, ids in batch.rows.items()},
-        teacher={
-            column: Encoding(encoding.embedding_BD.pin_memory()) for column, encoding in batch.teacher.items()
-        },
-        values={name: value.pin_memory() for name, value in batch.values.items()},
-        live_tokens=_pinned(batch.live_tokens),
+        tokens=tokens_of(batch.tokens),
+        rows={column: change(ids) for column, ids in batch.rows.items()},
+        teacher={column: Encoding(change(each.embedding_BD)) for column, each in batch.teacher.items()},
+        values={name: change(value) for name, value in batch.values.items()},
+        live_tokens=tokens_of(batch.live_tokens),
     )
-
-
-def _pinned(columns: Mapping[str, Tokens]) -> dict[str, Tokens]:
-    return {
-        column: Tokens(tokens.input_ids_BT.pin_memory(), tokens.attention_mask_BT.pin_memory())
-        for column, tokens in columns.items()
-    }
 
 
 class Reader(NamedTuple):

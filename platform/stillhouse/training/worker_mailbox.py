@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from stillhouse.cluster.running import ray_runs
 from stillhouse.core.artifacts import Artifact, Workspace, write_atomically
@@ -38,19 +38,6 @@ class Wait:
     ended: float | None = None
 
 
-class Words(Protocol):
-    """A few named values that several processes read and write."""
-
-    def write(self, name: str, value: bytes) -> None:
-        """Set a value; whoever reads it finds all of it or what was there before."""
-
-    def read(self, name: str) -> bytes | None:
-        """Return a value; None if it was never set."""
-
-    def clear(self) -> None:
-        """Forget all values."""
-
-
 class WordsInFolder:
     """Values in files of this machine.
 
@@ -62,12 +49,12 @@ class WordsInFolder:
         self.folder = folder
 
     def write(self, name: str, value: bytes) -> None:
-        """Set a value."""
+        """Set a value; whoever reads it finds all of it or what was there before."""
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.folder / name, value)
 
     def read(self, name: str) -> bytes | None:
-        """Return a value."""
+        """Return a value; None if it was never set."""
         try:
             return (self.folder / name).read_bytes()
         except FileNotFoundError:
@@ -95,7 +82,7 @@ class WordsOfCluster:
         _internal_kv_put(f"{self.prefix}:{name}", value, overwrite=True, namespace=_NAMESPACE)
 
     def read(self, name: str) -> bytes | None:
-        """Return a value."""
+        """Return a value; None if it was never set."""
         from ray.experimental.internal_kv import _internal_kv_get
 
         value: bytes | None = _internal_kv_get(f"{self.prefix}:{name}", namespace=_NAMESPACE)
@@ -115,7 +102,7 @@ class WorkerMailbox:
         words: What it is made of; the same for all processes of a run.
     """
 
-    def __init__(self, words: Words) -> None:
+    def __init__(self, words: WordsInFolder | WordsOfCluster) -> None:
         self._words = words
         self._sent: list[dict[str, Any]] = []
         self._received = 0

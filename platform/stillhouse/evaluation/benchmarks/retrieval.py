@@ -60,7 +60,7 @@ FLAGS = {
         "type": "int",
         "default": 1,
         "metavar": "N",
-        "help": "Ray actors that share the exact search, one thread each; the result is the same (default 1)",
+        "help": "Ray tasks that share the exact search, one thread each; the result is the same (default 1)",
     },
     "index": {
         "action": "append",

@@ -1,26 +1,21 @@
-"""Exact search over vectors on disk, spread over Ray actors; the result does not depend on their number.
+"""Exact search over vectors on disk, spread over Ray tasks; the result does not depend on their number.
 
-Shards are whole tiles. Each actor maps its own and computes with a fixed number of threads, and the results
+Shards are whole tiles. Each task maps its own and computes with a fixed number of threads, and the results
 are merged by descending score and ascending id. As explained in `evaluation.search.exact`, this gives the
 bits of the unsharded result.
 """
-
-import logging
-from typing import Any
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import FloatArray
 from stillhouse.evaluation.search.exact import Ranking, merge, search_stream, shards
 from stillhouse.evaluation.search.passage_vectors import PassageVectors
 
-log = logging.getLogger(__name__)
-
 THREADS = 1
 """Threads of every shard, also of a single one: only the number of shards varies, and it changes no bit."""
 
 
 def search_shard(queries_QD: FloatArray, files: PassageVectors, k: int, start: int, stop: int) -> Ranking:
-    """Find the top k of the rows from ``start``, the first of a tile, to ``stop``; an actor calls this."""
+    """Find the top k of the rows from ``start``, the first of a tile, to ``stop``; a task calls this."""
     return search_stream(queries_QD, files.blocks(start, stop), k, start, threads=THREADS)
 
 
@@ -31,10 +26,10 @@ def search_files(queries_QD: FloatArray, files: PassageVectors, k: int, *, actor
         queries_QD: Query vectors of length 1, like the passages.
         files: The passages.
         k: Depth of the ranking.
-        actors: Number of Ray actors, one shard each; 1 searches in this process. Ray must be running.
+        actors: Number of Ray tasks, one shard each; 1 searches in this process. Ray must be running.
 
     Raises:
-        BadInput: If the dimensions differ, a vector is not finite, or an actor's node cannot see a file.
+        BadInput: If the dimensions differ, a vector is not finite, or a task's node cannot see a file.
     """
     require(actors >= 1, "actors >= 1", actors=actors)
     if queries_QD.shape[1] != files.dim:
@@ -46,43 +41,10 @@ def search_files(queries_QD: FloatArray, files: PassageVectors, k: int, *, actor
     return _spread(queries_QD, files, k, actors)
 
 
-def _spread(queries_QD: FloatArray, files: PassageVectors, k: int, actors: int) -> Ranking:
+def _spread(queries_QD: FloatArray, files: PassageVectors, k: int, parts: int) -> Ranking:
     import ray
 
-    ranges = shards(files.rows, actors)
-    worker = ray.remote(num_cpus=0, max_restarts=2, max_task_retries=2, scheduling_strategy="SPREAD")(_Shard)
-    handles = [worker.remote() for _ in ranges]
+    task = ray.remote(search_shard).options(num_cpus=0, max_retries=2, scheduling_strategy="SPREAD")
     queries = ray.put(queries_QD)
-    pending = [
-        handle.search.remote(queries, files, k, start, stop)
-        for handle, (start, stop) in zip(handles, ranges, strict=True)
-    ]
-    try:
-        found = [
-            _answer(answer, queries_QD, files, k, *rows) for answer, rows in zip(pending, ranges, strict=True)
-        ]
-    finally:
-        for handle in handles:
-            ray.kill(handle)
-    return merge(found, k)
-
-
-def _answer(
-    answer: Any, queries_QD: FloatArray, files: PassageVectors, k: int, start: int, stop: int
-) -> Ranking:
-    import ray
-
-    try:
-        found: Ranking = ray.get(answer)
-    except ray.exceptions.RayActorError as error:
-        log.warning("a search actor died; its shard is searched in this process: %s", error)
-        return search_shard(queries_QD, files, k, start, stop)
-    return found
-
-
-class _Shard:
-    """The actor. It holds no data: its tiles are mapped while they are searched."""
-
-    def search(self, queries_QD: FloatArray, files: PassageVectors, k: int, start: int, stop: int) -> Ranking:
-        """Find the top k of a shard."""
-        return search_shard(queries_QD, files, k, start, stop)
+    found = [task.remote(queries, files, k, start, stop) for start, stop in shards(files.rows, parts)]
+    return merge(ray.get(found), k)

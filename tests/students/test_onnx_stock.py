@@ -56,7 +56,10 @@ def write(kind: str, form: str, make_model: MakeModel, folder: Path) -> StudentE
         if kind == "recurrent"
         else TransformerStudent(base, layers=(2,), pooling="cls", normalize=False)
         if kind == "cls"
-        else TransformerStudent(base, layers=(2,), projection=8, projection_activation="tanh")
+        # The first layer of ModernBERT differs from the others, and cannot be left out.
+        else TransformerStudent(
+            base, layers=(0 if kind == "modernbert" else 2,), projection=8, projection_activation="tanh"
+        )
     )
     encoder = StudentEncoder(student, student.tokenizer.path, 12)
     with pytest.MonkeyPatch.context() as patch:

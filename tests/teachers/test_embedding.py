@@ -47,6 +47,17 @@ def build(workspace: Workspace, store: Store) -> dict[str, bytes]:
     return files(workspace.path(store))
 
 
+@pytest.mark.ray
+@pytest.mark.long
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_a_gpu_that_torch_cannot_use_is_refused_with_its_node(workspace: Workspace, store: Store) -> None:
+    """The first test of the file: later Ray runs for the others."""
+    with local_ray(2, gpus=1), pytest.raises(BadInput) as refused:
+        build_store(workspace, store, device="cuda")
+    said = str(refused.value)
+    assert "must offer GPUs that torch can use" in said and "CUDA" in said and "\x1b" not in said
+
+
 def test_vectors_match_the_teacher(workspace: Workspace, store: Store, texts: list[str]) -> None:
     exact = replace(store, dtype="float32", prompt="name of ")
     seen: list[tuple[int, int]] = []
@@ -441,16 +452,6 @@ def test_the_bytes_do_not_depend_on_the_number_of_actors(
     assert "part-00001.parquet has changed since it was written. It was moved to" in capfd.readouterr().err
     torch.set_num_threads(1)
     assert built_shards[0] == built_shards[1] == build(workspace, store)
-
-
-@pytest.mark.ray
-@pytest.mark.long
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
-def test_a_gpu_that_torch_cannot_use_is_refused_with_its_node(workspace: Workspace, store: Store) -> None:
-    with local_ray(2, gpus=1), pytest.raises(BadInput) as refused:
-        build_store(workspace, store, device="cuda")
-    said = str(refused.value)
-    assert "must offer GPUs that torch can use" in said and "CUDA" in said and "\x1b" not in said
 
 
 @pytest.mark.ray

@@ -54,9 +54,16 @@ def test_a_failed_run_is_reopened_and_a_finished_one_is_not(tmp_path: Path) -> N
         ("stopped early", False),
     ):
         key = ("s", state)
-        run(journal, key)
+        run(journal, key, time=1)
         journal.append(do="state", key=key, state=state)
-        assert run(journal, key) is again
+        assert run(journal, key, time=2) is again
+
+
+def test_a_failed_run_that_is_told_of_once_more_is_not_reopened(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    run(journal, ("s",), time=1)
+    journal.append(do="state", key=("s",), state="failed")
+    assert not run(journal, ("s",), time=1)
 
 
 def test_a_new_trial_reopens_a_finished_sweep(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ class Journal:
         self.id = _identity(folder)
         self._lock = threading.Lock()
         self._steps: dict[tuple[Key, str], set[int]] = {}
-        self._digests: dict[tuple[Any, ...], str] = {}
+        self._digests: dict[tuple[Any, ...], tuple[str, Any]] = {}
         self._states: dict[Key, str] = {}
         self._file = self.path.open("a+b")
         self._file.seek(0)
@@ -171,12 +171,14 @@ class Journal:
             self._states[key] = entry["state"]
             return [entry] if new else []
         subject = (kind, key, *(entry[name] for name in _SUBJECT[kind]))
-        digest = _digest(json.dumps({**entry, "time": 0}, sort_keys=True, default=str))
+        told = _digest(json.dumps({**entry, "time": 0}, sort_keys=True, default=str)), entry["time"]
         state = self._states.get(key) if kind == "run" else None
-        known = self._digests.get(subject) == digest and state not in ("failed", "interrupted")
-        if known or state in ENDED_WELL:
+        known = self._digests.get(subject, ("", None))
+        # A run that failed is begun again at another time; with the same time it is told of once more.
+        again = state == "interrupted" or (state == "failed" and known != told)
+        if state in ENDED_WELL or (known[0] == told[0] and not again):
             return []
-        self._digests[subject] = digest
+        self._digests[subject] = told
         return [*(self._reopened(key, entry["time"]) if kind == "run" else []), entry]
 
     def _reopened(self, key: Key, at: int) -> list[Entry]:

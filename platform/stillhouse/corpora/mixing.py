@@ -125,8 +125,7 @@ def mix_texts(
         workspace: Workspace for the tables.
         sources: The corpora.
         count: Number of texts, those held out included.
-        held_out: Texts for dev and for test each, from every source in proportion; see
-            `held_out_share`.
+        held_out: Texts for dev and for test each, from every source in proportion (`held_out_share`).
         barrier: What is measured with, and may not be in the mix; it is told the numbers.
         refresh: Ignore the cache and read the corpora again.
 

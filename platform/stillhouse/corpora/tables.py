@@ -190,14 +190,12 @@ class TableWriter:
 
     def take(self, text: str | Rejected) -> None:
         """Keep, quarantine or drop the next row."""
-        rejected = _checked(text)
-        if rejected is not None:
+        row, self._input_rows = self._input_rows, self._input_rows + 1
+        if (rejected := _checked(text)) is not None:
             self._reasons[rejected.reason] += 1
             shown = rejected.raw[:_SHOWN].encode("utf-8", "backslashreplace").decode()
-            line = {"row": self._input_rows, "reason": rejected.reason, "text": shown}
+            line = {"row": row, "reason": rejected.reason, "text": shown}
             self._quarantine.write(json.dumps(line, ensure_ascii=False) + "\n")
-        self._input_rows += 1
-        if rejected is not None:
             return
         assert isinstance(text, str)
         if not self._deduplicate:

@@ -169,7 +169,7 @@ def _sts_texts(root: str) -> Iterator[str]:
             yield from STS(resolve_sts(root, split)).row_of
 
 
-def _read_mix(sentences: "Sentences", context: "Preparation") -> tuple[Texts, Texts, Texts]:
+def _read_mix(sentences: Sentences, context: "Preparation") -> tuple[Texts, Texts, Texts]:
     """Read the sources, and hold texts of each out to measure agreement with the teacher."""
     if sentences.is_pydocs:
         docs = context.pydocs()
@@ -201,7 +201,7 @@ def _admitted(part: Part, context: "Preparation") -> Part:
     return table, context.rows(table)
 
 
-def _store(context: "Preparation", sentences: "Sentences", label: str, texts: Texts) -> AnyStore:
+def _store(context: "Preparation", sentences: Sentences, label: str, texts: Texts) -> AnyStore:
     """Name the teacher's vectors of sentences: one store per source, with the prompt of its role."""
     if isinstance(texts, TextTable):
         return context.store(texts, sentences.role)

@@ -174,7 +174,7 @@ class Journal:
         told = _digest(json.dumps({**entry, "time": 0}, sort_keys=True, default=str)), entry["time"]
         state = self._states.get(key) if kind == "run" else None
         known = self._digests.get(subject, ("", None))
-        # A run that failed is begun again at another time; with the same time it is told of once more.
+        # A failed run that starts again has another time; one that is only reported again has the same.
         again = state == "interrupted" or (state == "failed" and known != told)
         if state in ENDED_WELL or (known[0] == told[0] and not again):
             return []

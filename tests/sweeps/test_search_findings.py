@@ -28,7 +28,7 @@ def test_refused_points_idle_dimensions_and_missed_rungs_are_found(tmp_path: Pat
     assert refused[0] == idle[0] == "note" and missed[0] == "warning"
     assert refused[1].startswith("2 of 8 points are refused, and not tried: `weight_decay > 0 with optimizer")
     assert "nothing depends on finetune_learning_rate, which a sweep leaves out" in idle[1]
-    assert "2 of 2 points at which asha judges fall on another evaluation" in missed[1]
+    assert "1 of 1 points at which asha judges fall on another evaluation" in missed[1]
     assert found(tmp_path, tiny_model, {"learning_rate": Categorical((1e-4, 1e-3))}, batch=4) == []
 
 

@@ -99,7 +99,7 @@ def test_what_is_unknown_is_left_out_or_called_unknown() -> None:
     [
         "|  | measured on | teacher | student |",
         "| docsearch_cosine_mrr@10 | 1,211 queries, test split | 0.6124 | 0.5874 |",
-        "| sts_stsb_spearman_cosine | 1,379 pairs, test split | 1 | – |",
+        "| sts_stsb_spearman_cosine | 1,379 pairs, test split | 1.0000 | – |",
         "* `docsearch`: Documentation search.",
         "|  | teacher | student | this folder (sentence-transformers) |",
         "| parameters | 22,565,376 | 17,241,984 | – |",

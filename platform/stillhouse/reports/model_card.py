@@ -327,7 +327,7 @@ def _figures(card: Card, export: Deployed) -> str:
         [
             name,
             _measured_on(known[name]),
-            *(_shown(column[name]) if name in column else "–" for column in card.metrics.values()),
+            *(f"{column[name]:.4f}" if name in column else "–" for column in card.metrics.values()),
         ]
         for name in names
     ]

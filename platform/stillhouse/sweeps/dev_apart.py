@@ -68,4 +68,4 @@ def _items(record: TrialRecord, context: Context) -> Items | None:
 def _interval(one: Paired) -> str:
     if one.low is None or one.high is None:
         return f"{one.difference:+.4f}, no interval"
-    return f"{one.difference:+.4f}, {one.low:+.4f} to {one.high:+.4f}"
+    return f"{one.difference:+.4f}, {one.low:+.4f} to {one.high:+.4f}, p = {one.p:.2g}"

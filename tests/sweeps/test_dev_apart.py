@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from stillhouse.evaluation.items import Items, Part
+from stillhouse.preflight.resolution import resolution
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.trial import Context
-from stillhouse.sweeps.dev_apart import against_best, apart_lines, resolution
+from stillhouse.sweeps.dev_apart import against_best, apart_lines
 from stillhouse.sweeps.verdict import word_of
 from stillhouse.training.dev_items import items_of, keep_items
 from stillhouse.values.stage import DevSuite
@@ -83,10 +84,10 @@ def test_the_items_of_the_best_evaluation_are_kept(tmp_path: Path) -> None:
 )
 def test_what_a_dev_split_can_show(count: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = {"docsearch": {"count": count, "unit": "queries"}, "other": {"count": 9, "unit": "pairs"}}
-    monkeypatch.setattr("stillhouse.sweeps.dev_apart.figure_facts", lambda *_: facts)
+    monkeypatch.setattr("stillhouse.preflight.resolution.figure_facts", lambda *_: facts)
     workspace: Any = None
-    assert resolution(DevSuite((), select="x"), "docsearch_cosine_mrr@10", workspace) == said
-    assert resolution(DevSuite((), select="x"), "other_spearman", workspace) == ""
+    assert resolution(DevSuite((None,), select="x"), "docsearch_cosine_mrr@10", workspace) == said
+    assert resolution(DevSuite((None,), select="x"), "other_spearman", workspace) == ""
 
 
 def test_a_trial_keeps_the_items_of_its_checkpoint(context: Context) -> None:

@@ -21,6 +21,7 @@ from stillhouse.preflight.finding import ERROR, NOTE, Finding, from_the_worst
 from stillhouse.preflight.lengths import cut_texts
 from stillhouse.preflight.missing_prompts import missing_prompts
 from stillhouse.preflight.planned import Planned, read, sketched
+from stillhouse.preflight.resolution import dev_resolution
 from stillhouse.preflight.same_space import same_space
 from stillhouse.preflight.trained_weights import student_weights, teacher_weights
 from stillhouse.preflight.vectors import TeacherRun, cosine_scale, endpoint_cosines, stored_vectors
@@ -63,6 +64,7 @@ def examine(
         planned = read(method, hp, experiment, workspace, teacher, device)
     findings = [Finding("data", NOTE, "\n".join(each.lines()), data=each.noted()) for each in understood]
     findings += _cheap(planned, workers)
+    findings += checked("dev", lambda: dev_resolution(planned))
     findings += checked("lengths", lambda: cut_texts(planned))
     findings += full_bank([planned.stage], planned.rows)
     if teacher_bytes(planned) > available_memory() and device == "cpu":

@@ -2,34 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from stillhouse.core.artifacts import Workspace
 from stillhouse.evaluation.items import Items
 from stillhouse.evaluation.paired import Paired, compare_items
-from stillhouse.evaluation.suites import fact_of, figure_facts
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.trial import Context
 from stillhouse.sweeps.verdict import NOT_APART, WORSE, word_of
-from stillhouse.tracking import readable
 from stillhouse.training.dev_items import items_of
-from stillhouse.values.stage import DevSuite
-
-_SPREAD = 0.25
-"""Standard deviation over queries of the difference of two reciprocal ranks (docs/howto/search.md)."""
-
-
-def resolution(dev: DevSuite, quality: str, workspace: Workspace) -> str:
-    """Say which differences a dev split of queries can show; empty for figures of other items."""
-    fact = fact_of(quality, figure_facts(dev, workspace))
-    if fact.get("unit") != "queries":
-        return ""
-    count = int(fact["count"])
-    if count < 2:
-        return "dev has one query: no difference has an interval"
-    least = 1.96 * _SPREAD / count**0.5
-    return (
-        f"dev has {count:,} queries: differences of {readable(quality)} below about {least:.2f} will not be "
-        "told apart"
-    )
 
 
 def against_best(records: Sequence[TrialRecord], best: TrialRecord, context: Context) -> dict[int, Paired]:

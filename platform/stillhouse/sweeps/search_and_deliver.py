@@ -15,6 +15,7 @@ from stillhouse.evaluation.retrieval import DocSearch, LocalSearch, start_search
 from stillhouse.evaluation.search.indexes import APPROXIMATE, chosen_index
 from stillhouse.experiments.fields import stated
 from stillhouse.experiments.preparation import Prepared
+from stillhouse.preflight.resolution import resolution
 from stillhouse.search.effects import without_idle
 from stillhouse.search.observer import Observer, open_tracker
 from stillhouse.search.options import SweepOptions
@@ -29,7 +30,6 @@ from stillhouse.sweeps.ahead import ahead_of_sweep
 from stillhouse.sweeps.baseline import BaselineSearch, Tried, baseline_search
 from stillhouse.sweeps.contenders import Candidate
 from stillhouse.sweeps.deliver import deliver
-from stillhouse.sweeps.dev_apart import resolution
 from stillhouse.sweeps.forecast import DELIVERY, REFITS, SEARCH, Forecast
 from stillhouse.sweeps.refit import refit, refits_of
 from stillhouse.tracking import BASELINE

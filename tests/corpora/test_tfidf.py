@@ -2,13 +2,11 @@
 
 import itertools
 import string
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from rows import each_row
 
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora import tfidf
@@ -45,77 +43,24 @@ def test_the_ranking_matches_scikit_learn_with_ties_by_id(ngrams: int) -> None:
         np.testing.assert_allclose(scores[row], expected[row, order], atol=1.1e-10)
 
 
-def rare_texts(count: int, seed: int, longest: int = 30) -> list[str]:
-    """Texts over 3000 words, a few of which are in most of them."""
-    draw = np.random.default_rng(seed)
-    skewed = 1 / np.arange(1, 3001)
-    texts = [
-        " ".join(f"w{word}" for word in draw.choice(3000, draw.integers(0, longest), p=skewed / skewed.sum()))
-        for _ in range(count)
-    ]
-    return [*texts, "w0 w1 w0 w2", "w0", ""]
-
-
-@each_row("texts", [some_texts, rare_texts])
-@each_row(("ngrams", "part", "k"), [(1, 64, 10), (2, 64, 10), (3, 100, 10), (1, 32, 100)])
-def test_documents_in_parts_give_what_scikit_learn_gives(
-    texts: Callable[..., list[str]], ngrams: int, part: int, k: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tfidf, "PART", part)
-    documents, queries = texts(500, seed=4), texts(80, seed=5, longest=9)
-    documents += documents[:70]  # ties in other parts
-    queries += documents[-20:]
-    expected = np.round(reference(documents, queries, ngrams), 10)
-    scores, ids = TfIdf(documents, ngrams=ngrams).nearest(queries, k)
-    for row in range(len(queries)):
-        order = np.lexsort((np.arange(len(documents)), -expected[row]))[:k]
-        assert ids[row].tolist() == order.tolist(), queries[row]
-        np.testing.assert_array_equal(scores[row], expected[row, order])
-
-
-def test_most_documents_are_not_scored_after_the_first_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tfidf, "PART", 200)
-    documents, queries = rare_texts(2000, seed=6), rare_texts(50, seed=7, longest=9)
-    added: list[int] = []
-    add = tfidf._Best.add
-
-    def counted(best: tfidf._Best, rows: tfidf.Ids, scores: tfidf.Scores, ids: tfidf.Ids) -> None:
-        added.append(len(ids))
-        add(best, rows, scores, ids)
-
-    monkeypatch.setattr(tfidf._Best, "add", counted)
-    TfIdf(documents).nearest(queries, 5)
-    share = sum(added) / (len(queries) * len(documents))
-    assert 0 < share < 0.1, "pairs whose score was computed"
-
-
-def test_a_stopped_search_continues_after_its_last_part(
+def test_a_stopped_search_continues_after_its_last_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tfidf, "PART", 50)
-    documents, queries = some_texts(300, seed=8), some_texts(30, seed=9, longest=9)
+    documents, queries = some_texts(50, seed=8), some_texts(30, seed=9, longest=9)
+    monkeypatch.setattr(tfidf, "BLOCK_CELLS", 250)
     index, keep = TfIdf(documents), tmp_path / "best.npz"
     whole, seen = index.nearest(queries, 7), []
 
     def stop(done: int, total: int) -> None:
         seen.append((done, total))
-        if done == 150:
+        if done == 15:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         index.nearest(queries, 7, keep=keep, progress=stop)
     again = TfIdf(documents).nearest(queries, 7, keep=keep, progress=lambda *at: seen.append(at))
-    assert seen == [(50 * part, 300) for part in range(1, 7)]
+    assert seen == [(done, 30) for done in range(5, 35, 5)]
     assert all(np.array_equal(one, other) for one, other in zip(whole, again, strict=True))
-
-
-def test_words_that_do_not_fit_a_term_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    index = TfIdf(["one two three four"], ngrams=3)
-    assert len(index._keys) == 9
-    monkeypatch.setattr(tfidf, "KEY_BITS", 6)
-    assert TfIdf(["one two three"], ngrams=3).nearest(["two three"], 1)[0] > 0
-    with pytest.raises(BadInput, match=r"fewer than 2\^2 distinct words.*words=4"):
-        TfIdf(["one two three four"], ngrams=3)
 
 
 def test_by_hand() -> None:

@@ -162,7 +162,7 @@ def write_claims(
     }
     depths = [depth for depth in sorted({*COVERED, c}) if depth <= documents]
     index = TfIdf(fever.documents, ngrams=choice.ngrams, progress=Progress("indexing", "documents"))
-    searching = Progress(f"searching for {len(texts):,} claims", "documents")
+    searching = Progress("searching", "claims")
     cosines_QK, ids_QK = index.nearest(texts, depths[-1], keep=keep, progress=searching)
     share = coverage(ids_QK[: len(claims)], [claim.gold for claim in claims], depths)
     parts: dict[str, Examples] = {}

@@ -82,7 +82,8 @@ CUDA := ^(torch|triton|nvidia-[a-z0-9-]+|cuda-[a-z]+)
 lock: $(AUDIT)/.ready ## write requirements/: the versions of constraints.txt with the checksum of every file on PyPI
 	mkdir -p requirements
 	echo torch | $(LOCK) - --output-file requirements/torch.txt
-	$(LOCK) pyproject.toml --extra $(FAISS) --extra demo --extra dev --output-file requirements/rest.txt \
+	for each in cpu gpu; do echo faiss-$$each | $(LOCK) - --no-deps --output-file requirements/faiss-$$each.txt; done
+	$(LOCK) pyproject.toml --extra cpu --extra demo --extra dev --output-file requirements/rest.txt --no-emit-package faiss-cpu \
 	    $$(grep -oE '$(CUDA)' requirements/torch.txt | sed 's/^/--no-emit-package /')
 
 $(AUDIT)/.ready:

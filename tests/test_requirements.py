@@ -5,7 +5,9 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TORCH, REST = (ROOT / "requirements" / f"{name}.txt" for name in ("torch", "rest"))
+TORCH, REST, CPU, GPU = (
+    ROOT / "requirements" / f"{name}.txt" for name in ("torch", "rest", "faiss-cpu", "faiss-gpu")
+)
 
 
 def locked(file: Path) -> dict[str, tuple[str, list[str]]]:
@@ -28,7 +30,7 @@ def normal(name: str) -> str:
 def test_versions_are_those_that_were_tested() -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     tested = {normal(line): line.split("==")[1] for line in lines if "==" in line}
-    found = locked(TORCH) | locked(REST)
+    found = locked(TORCH) | locked(REST) | locked(CPU) | locked(GPU)
     assert len(found) > 180
     others = {name for name, (version, _) in found.items() if tested.get(name, version) != version}
     assert others == set(), "run `make lock` after a change of constraints.txt"
@@ -36,11 +38,12 @@ def test_versions_are_those_that_were_tested() -> None:
 
 
 def test_every_file_has_a_checksum_and_every_dependency_is_there() -> None:
-    torch, rest = locked(TORCH), locked(REST)
-    for name, (_, sums) in (torch | rest).items():
+    torch, rest, cpu, gpu = (locked(file) for file in (TORCH, REST, CPU, GPU))
+    assert [*cpu, *gpu] == ["faiss-cpu", "faiss-gpu"], "never both: they hold the same files"
+    for name, (_, sums) in (torch | rest | cpu | gpu).items():
         assert sums and all(re.fullmatch("[0-9a-f]{64}", each) for each in sums), name
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     optional = project["optional-dependencies"]
     needed = {normal(each) for each in (*project["dependencies"], *optional["cpu"], *optional["dev"])}
-    assert needed - {"stillhouse", "torch"} <= rest.keys() and "torch" in torch
+    assert needed - {"stillhouse", "torch"} <= (rest | cpu).keys() and "torch" in torch
     assert not rest.keys() & {"torch", "triton"}

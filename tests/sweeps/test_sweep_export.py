@@ -192,7 +192,7 @@ def test_the_card_of_a_stage(
     card = (export_in("sentence-transformers", tmp_path) / "README.md").read_text()
     manifest = json.loads((trained / "manifest.json").read_bytes())
     name, value = next(iter(manifest["metrics"].items()))
-    assert re.search(rf"\| {re.escape(name)} \| \d+ pairs, dev split \| {value:.4g} \|", card), card
+    assert re.search(rf"\| {re.escape(name)} \| \d+ pairs, dev split \| {value:.4f} \|", card), card
     pairs = next(iter(json.loads((trained / "facts.json").read_bytes())["figures"].values()))["count"]
     assert f"| {pairs:,} pairs, dev split |" in card and "held-out texts" in card
     for said in (
@@ -230,7 +230,7 @@ def test_the_card_says_what_the_student_is(shared_context: Context, embedded: tu
     for said in ("layers 0, 2 of", "arXiv:2311.05472", "8 dimensions", "projection", "16 tokens", "Licences"):
         assert said in card
     pairs = known.facts["agreement"]["count"]
-    assert f"| agreement_spearman_cosine | {pairs:,} pairs, test split | 0.9 | 0.9 | 0.9 |" in card
+    assert f"| agreement_spearman_cosine | {pairs:,} pairs, test split | 0.9000 | 0.9000 | 0.9000 |" in card
     assert list(known.sizes) == ["teacher", "student"]
 
 

@@ -72,8 +72,6 @@ def to_plain(value: Any) -> Any:
     """Return a value of a plan, such as a suite, as plain data, from which `from_plain` makes it again."""
     if isinstance(value, Spec):
         return {"spec": describe(value)}
-    if isinstance(value, Model):
-        return {"model": dataclasses.asdict(value)}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return {"value": _described(type(value), fields)}
@@ -93,7 +91,7 @@ def from_plain(value: Any) -> Any:
     if isinstance(value, Mapping) and set(value) == {"value"}:
         made: Any = class_of(value["value"])
         return made(**_arguments(value["value"]))
-    if isinstance(value, Mapping) and set(value) == {"model"}:
+    if isinstance(value, Mapping) and set(value) == {"model"}:  # As stages had it until 2026-12-01.
         prompts = value["model"].get("prompts")
         return Model(**{**value["model"], "prompts": prompts and Prompts(**prompts)})
     if isinstance(value, Mapping) and set(value) == {"items"}:

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import errno
 import http.server
+import json
 import os
 import shutil
 import signal
@@ -25,6 +26,7 @@ from stillhouse.core import remotes
 from stillhouse.core.artifacts import FORMAT, MANIFEST, Workspace, locked, write_manifest
 from stillhouse.core.console import Progress
 from stillhouse.core.errors import BadInput, Hindered
+from stillhouse.core.notes import fetch_notes, publish_notes, write_note
 from stillhouse.core.remotes import Remote, remote_at
 
 PLATFORM = Path(remotes.__file__).parents[2]
@@ -363,6 +365,41 @@ def test_what_fails_for_a_reason_that_may_pass_is_tried_again(
     with pytest.raises(Hindered, match="is full"):
         remote.read("note")
     assert len(failures) == 1
+
+
+def test_a_note_that_was_written_anew_reaches_the_other_nodes(remote: Remote, tmp_path: Path) -> None:
+    one, two = (Workspace(tmp_path / name, remote) for name in ("one", "two"))
+    for number, (node, other) in enumerate(((one, two), (one, two), (two, one)), 1):
+        (node.root / "sources").mkdir(parents=True, exist_ok=True)
+        write_note(node.root / "sources" / "a.json", {"texts": number})
+        publish_notes(node)
+        time.sleep(1.1)  # Object stores tell whole seconds.
+        fetch_notes(other)
+        assert json.loads((other.root / "sources" / "a.json").read_text()) == {"texts": number}
+
+
+def test_a_remote_that_is_away_for_minutes_is_waited_for_and_a_line_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    remote = remote_at(str(tmp_path))
+    assert remote is not None
+    monkeypatch.setattr(remotes, "_LATER", 0.001)
+    monkeypatch.setattr(remotes, "_said_away", [-1.0])
+    monkeypatch.setenv(remotes.PATIENCE, "0.025")
+    failures = [OSError("AWS Error NETWORK_CONNECTION")] * 6
+
+    def action() -> str:
+        if failures:
+            raise failures.pop()
+        return "answered"
+
+    assert remote._patiently(action) == "answered"
+    assert capsys.readouterr().err.count("does not answer (AWS Error NETWORK_CONNECTION)") == 1
+    monkeypatch.setenv(remotes.PATIENCE, "0")
+    failures += [OSError("AWS Error NETWORK_CONNECTION")] * 6
+    with pytest.raises(Hindered, match="must answer"):
+        remote._patiently(action)
+    assert len(failures) == 3
 
 
 def test_a_long_transfer_says_how_far_it_is(

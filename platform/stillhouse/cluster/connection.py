@@ -17,6 +17,7 @@ from stillhouse.core.console import private_variables, warn
 from stillhouse.core.errors import BadInput, Hindered, require
 from stillhouse.core.integrity import VERIFY
 from stillhouse.core.machine import cores, ranks_on_loopback, variables_set
+from stillhouse.core.remotes import PATIENCE
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _FOR_WORKERS = ("TUNE_FUNCTION_THREAD_TIMEOUT_S", "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S")
@@ -138,7 +139,7 @@ def _workers_environment() -> dict[str, Any]:
     """The package and this process's relevant variables for remote workers; a job's own take precedence."""
     variables = {name: value for name, value in private_variables().items() if not name.startswith("RAY_")}
     variables |= {name: os.environ[name] for name in _FOR_WORKERS}
-    variables |= {name: os.environ[name] for name in (VERIFY, LIMIT) if name in os.environ}
+    variables |= {name: os.environ[name] for name in (VERIFY, LIMIT, PATIENCE) if name in os.environ}
     job = json.loads(os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")).get("runtime_env") or {}
     added = {name: value for name, value in variables.items() if name not in (job.get("env_vars") or {})}
     return {"env_vars": added} | ({} if "py_modules" in job else {"py_modules": [str(_PACKAGE)]})

@@ -24,7 +24,7 @@ _synced: dict[Path, bytes] = {}
 
 
 def fetch_notes(workspace: Workspace) -> None:
-    """Fetch the notes that the workspace's remote has and this node has not.
+    """Fetch the notes that this node does not have, or that the workspace's remote has had anew since.
 
     Raises:
         Hindered: The remote does not answer.
@@ -32,10 +32,12 @@ def fetch_notes(workspace: Workspace) -> None:
     if workspace.remote is None:
         return
     for kind in NOTES:
-        for name in workspace.remote.names(kind):
+        for name, written in workspace.remote.written(kind).items():
             path = workspace.root / kind / name
-            if not path.exists() and (data := workspace.remote.read(f"{kind}/{name}")) is not None:
+            known = path.stat().st_mtime if path.exists() else -1.0
+            if written > known and (data := workspace.remote.read(f"{kind}/{name}")) is not None:
                 write_atomically(path, data)
+                os.utime(path, (written, written))  # By the remote's clock, whatever this node's says.
                 _synced[path] = hashlib.sha256(data).digest()
 
 

@@ -12,6 +12,7 @@ import errno
 import functools
 import hashlib
 import json
+import math
 import os
 import random
 import re
@@ -19,14 +20,14 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from stillhouse.core.console import Progress
+from stillhouse.core.console import Progress, say
 from stillhouse.core.errors import BadInput, Hindered, full_disk, is_full_disk
 from stillhouse.core.integrity import (
     MANIFEST,
@@ -45,8 +46,14 @@ SCHEMES = ("s3", "gs", "az", "abfs", "abfss", "file")
 _FILES = "files"
 _LOCAL = frozenset({"checkpoints", "workers", QUARANTINE})
 """Folders within artifacts that are of use to the node alone that made them."""
+PATIENCE = "STILLHOUSE_REMOTE_WAIT"
+"""Environment variable: seconds for which a remote that is away is asked again; 900 where it is unset."""
 _WAITS = (0.5, 2.0, 8.0)
-"""Seconds before each repetition of what failed for a reason that may pass."""
+"""Seconds before the first repetitions of what failed for a reason that may pass."""
+_LATER = 30.0
+"""Seconds before each further one."""
+_said_away = [-math.inf]
+"""When this process last said that a remote is away."""
 _ANSWER_SECONDS = 25.0
 """How long a remote may take to prove that it can be read and written."""
 _AT_ONCE = 8
@@ -277,7 +284,12 @@ class Remote:
 
     def names(self, folder: str) -> list[str]:
         """List the files that lie directly in a folder, sorted; none if there is no folder."""
-        return sorted(name for name in self._sizes(folder, recursive=False))
+        return sorted(self.written(folder))
+
+    def written(self, folder: str) -> dict[str, float]:
+        """Return when each file that lies directly in a folder was written, in seconds since the epoch."""
+        found = self._listed(folder, recursive=False)
+        return {name: info.mtime_ns / 1e9 if info.mtime_ns else 0.0 for name, info in found.items()}
 
     def remove(self, name: str) -> None:
         """Remove a file or a folder, if it is there."""
@@ -367,14 +379,17 @@ class Remote:
     def _info(self, name: str) -> Any:
         return self._patiently(lambda: self._system.get_file_info(self._path(name)))
 
-    def _sizes(self, folder: str, *, recursive: bool = True) -> dict[str, int]:
+    def _sizes(self, folder: str) -> dict[str, int]:
         """Return the sizes of all files below a folder, by their names in it."""
+        return {name: info.size for name, info in self._listed(folder, recursive=True).items()}
+
+    def _listed(self, folder: str, *, recursive: bool) -> dict[str, Any]:
         from pyarrow import fs
 
         base = self._path(folder)
         selector = fs.FileSelector(base, recursive=recursive, allow_not_found=True)
         found = self._patiently(lambda: self._system.get_file_info(selector))
-        return {info.path[len(base) + 1 :]: info.size for info in found if info.is_file}
+        return {info.path[len(base) + 1 :]: info for info in found if info.is_file}
 
     def _send(self, path: Path, name: str, moved: Callable[[int], None]) -> None:
         sent = 0
@@ -462,7 +477,7 @@ class Remote:
             FileNotFoundError: What is asked for is not there.
             Hindered: It keeps failing, or fails for a reason that will not pass.
         """
-        for wait in (*_WAITS, None):
+        for wait in (*_waits(), None):
             try:
                 return action()
             except FileNotFoundError:
@@ -470,6 +485,8 @@ class Remote:
             except OSError as error:
                 if wait is None or not _may_pass(error):
                     raise self._explained(error) from error
+                if wait == _LATER:
+                    _say_away(str(self), redacted(str(error)))
             time.sleep(wait * (1 + random.random() / 2))
         raise AssertionError("the last attempt returns or raises")
 
@@ -626,6 +643,19 @@ def _check_room(folder: Path, needed: int) -> None:
             f"{free / 1e9:,.2f} GB are free. Free some space, or give a --root on a larger disk. A training "
             "reads a store from the remote, a few shards at a time, with --set budget.shard_window=64."
         )
+
+
+def _waits() -> Sequence[float]:
+    """Seconds before each repetition."""
+    later = max(0.0, float(os.environ.get(PATIENCE) or 900) - sum(_WAITS)) // _LATER
+    return [*_WAITS, *[_LATER] * int(later)]
+
+
+def _say_away(remote: str, answer: str) -> None:
+    """Say it once in five minutes: transfers wait side by side."""
+    if time.monotonic() - _said_away[0] > 10 * _LATER:
+        _said_away[0] = time.monotonic()
+        say(f"the remote {remote} does not answer ({answer}): asking again every half a minute")
 
 
 def _may_pass(error: OSError) -> bool:

@@ -120,6 +120,14 @@ def test_only_missing_shards_are_built(
     assert read_manifest(folder)["rows_this_run"] == 20
 
 
+def test_a_store_all_of_whose_shards_are_empty_files_is_built(workspace: Workspace, store: Store) -> None:
+    whole, folder = build(workspace, store), workspace.path(store)
+    (folder / "manifest.json").unlink()
+    for shard in folder.glob("part-*.arrow"):
+        shard.write_bytes(b"")
+    assert build(workspace, store) == whole
+
+
 def test_a_shard_with_other_bytes_beside_its_vectors_is_written_again(
     workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

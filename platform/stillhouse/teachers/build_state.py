@@ -190,7 +190,7 @@ def _identity(work: Work) -> dict[str, str]:
 
 def _at_once(folder: Path) -> int:
     """Number of shards that are compared at the same time: one per core, if memory allows it."""
-    largest = max((path.stat().st_size for path in folder.glob("part-*.arrow")), default=1)
+    largest = max((path.stat().st_size for path in folder.glob("part-*.arrow")), default=0) or 1
     return max(1, min(cores(), available_memory() // (_COPIES * largest)))
 
 

@@ -184,11 +184,11 @@ def test_nan_ends_the_stage_with_a_reason(tmp_path: Path) -> None:
     assert not (tmp_path / "manifest.json").exists()
 
 
-@pytest.mark.parametrize(("times", "saved"), [(0, 60), (1e9, 2)])
+@pytest.mark.parametrize(("times", "saved"), [(0, 59), (1e9, 1)])
 def test_checkpoints_take_a_small_part_of_the_time(
     times: float, saved: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One for each step where they cost nothing; where they cost much, the first and the last."""
+    """One for each step but the last where they cost nothing; where they cost much, the first."""
     save, steps = checkpoint.save, set[int]()
 
     def counted(folder: Path, step: int, state: Any) -> None:

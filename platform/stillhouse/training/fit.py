@@ -364,7 +364,10 @@ class _Loop:
         if metrics:
             self._write(metrics)
         self._tick = time.perf_counter()
-        self._save()
+        if evaluation.final and self.stage.soup <= 1:
+            self._require_finite()  # The weights follow at once, and a checkpoint would be removed again.
+        else:
+            self._save()
         if evaluation.final:
             # Before the report: the callback may end this process at the last evaluation.
             self.finish(evaluate)
@@ -386,14 +389,17 @@ class _Loop:
                 "the same command continues from here."
             )
 
-    def _save(self) -> None:
-        self._lap()
+    def _require_finite(self) -> None:
+        """Stop where weights are not finite: nothing that continues from them could recover."""
         if not all(bool(torch.isfinite(weights).all()) for weights in self.trained):
-            # Nothing that continues from them could recover.
             raise Diverged(
                 f"{self.stage.label}: the weights must be finite, but at step {self.progress.step} of "
                 f"{self.batching.steps} some are not; the learning rate may be too high."
             )
+
+    def _save(self) -> None:
+        self._lap()
+        self._require_finite()
         rngs = from_all_ranks(checkpoint.rng_state())
         on_rank0(lambda: self._write_checkpoint(rngs))
         self._saved = time.perf_counter()

@@ -14,6 +14,7 @@ from stand_ins import dev, stage, table, weight_figure  # type: ignore[import-no
 from stillhouse.core.artifacts import CHECKPOINTS, Workspace, lock_of, locked, read_manifest
 from stillhouse.core.errors import Hindered
 from stillhouse.core.remotes import Remote
+from stillhouse.sweeps.session import remove_outlived
 from stillhouse.training import checkpoint, metrics_log
 from stillhouse.training.fit import fit
 from stillhouse.training.progress import Stopped
@@ -258,3 +259,24 @@ def test_what_nobody_resumes_loses_its_checkpoints_here_and_there(tmp_path: Path
     assert abandon(plan(), workspace)
     assert not checkpoint.steps(folder) and not remote.listed(key)
     assert (folder / metrics_log.NAME).is_file()
+
+
+def test_checkpoints_that_a_kill_left_beside_a_published_stage_go_at_the_next_start(
+    tmp_path: Path, remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, other = Workspace(tmp_path / "node", remote), Workspace(tmp_path / "other", remote)
+    remove, killed = Remote.remove, [True]
+
+    def removed(self: Remote, name: str) -> None:
+        if killed and name == key():
+            raise KeyboardInterrupt
+        remove(self, name)
+
+    monkeypatch.setattr(Remote, "remove", removed)
+    with pytest.raises(KeyboardInterrupt):
+        train(node)
+    assert other.finished(plan()) and remote.folders(CHECKPOINTS) == [Path(key()).name]
+    remote.write("checkpoints/distil-of-another/part", b"of a stage that is not finished")
+    killed.clear()
+    remove_outlived(other)
+    assert remote.folders(CHECKPOINTS) == ["distil-of-another"]

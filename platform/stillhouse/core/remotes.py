@@ -288,8 +288,14 @@ class Remote:
 
     def written(self, folder: str) -> dict[str, float]:
         """Return when each file that lies directly in a folder was written, in seconds since the epoch."""
-        found = self._listed(folder, recursive=False)
-        return {name: info.mtime_ns / 1e9 if info.mtime_ns else 0.0 for name, info in found.items()}
+        files = {name: info for name, info in self._listed(folder, recursive=False).items() if info.is_file}
+        return {name: info.mtime_ns / 1e9 if info.mtime_ns else 0.0 for name, info in files.items()}
+
+    def folders(self, folder: str) -> list[str]:
+        """List the folders that lie directly in a folder, sorted."""
+        return sorted(
+            name for name, info in self._listed(folder, recursive=False).items() if not info.is_file
+        )
 
     def remove(self, name: str) -> None:
         """Remove a file or a folder, if it is there."""
@@ -381,7 +387,8 @@ class Remote:
 
     def _sizes(self, folder: str) -> dict[str, int]:
         """Return the sizes of all files below a folder, by their names in it."""
-        return {name: info.size for name, info in self._listed(folder, recursive=True).items()}
+        found = self._listed(folder, recursive=True)
+        return {name: info.size for name, info in found.items() if info.is_file}
 
     def _listed(self, folder: str, *, recursive: bool) -> dict[str, Any]:
         from pyarrow import fs
@@ -389,7 +396,7 @@ class Remote:
         base = self._path(folder)
         selector = fs.FileSelector(base, recursive=recursive, allow_not_found=True)
         found = self._patiently(lambda: self._system.get_file_info(selector))
-        return {info.path[len(base) + 1 :]: info for info in found if info.is_file}
+        return {info.path[len(base) + 1 :].rstrip("/"): info for info in found}
 
     def _send(self, path: Path, name: str, moved: Callable[[int], None]) -> None:
         sent = 0

@@ -21,6 +21,7 @@ from stillhouse.cluster.membership import Node, nodes_watched
 from stillhouse.cluster.resources import Need, cluster_device
 from stillhouse.cluster.slots import wait_for_room
 from stillhouse.core.artifacts import (
+    CHECKPOINTS,
     FORMAT,
     LOCK,
     MANIFEST,
@@ -34,7 +35,7 @@ from stillhouse.core.cache import limit_to
 from stillhouse.core.console import diverted_chatter, doing, never_silent
 from stillhouse.core.devices import heed_quota, require_device, resolve_device
 from stillhouse.core.errors import require
-from stillhouse.core.notes import NOTES, fetch_notes, publish_notes
+from stillhouse.core.notes import NOTES, STAGES, fetch_notes, publish_notes
 from stillhouse.core.remotes import default_remote, remote_at
 from stillhouse.core.signals import signals_kept
 from stillhouse.training.where import Where, threads_alone
@@ -155,6 +156,7 @@ def session(
         doing("working"),
     ):
         fetch_notes(workspace)
+        remove_outlived(workspace)
         if check is not None:
             check()
         try:
@@ -174,6 +176,18 @@ def session(
         finally:
             if not local:
                 disconnect()
+
+
+def remove_outlived(workspace: Workspace) -> None:
+    """Remove the remote's checkpoints of published stages, which a process that was killed between has left.
+
+    Raises:
+        Hindered: The remote does not answer.
+    """
+    remote = workspace.remote
+    for name in [] if remote is None else remote.folders(CHECKPOINTS):
+        if remote is not None and remote.has(f"{STAGES}/{name}"):
+            remote.remove(f"{CHECKPOINTS}/{name}")
 
 
 def _tidy(root: Path) -> None:

@@ -46,6 +46,8 @@ for arguments in (["--help"], ["sweep", "--help"]):
         main(arguments)
 for name, module in stillhouse._MODULES.items():
     module in ("api", "sweeps.results") or getattr(stillhouse, name)
+heavy = {"torch", "ray", "transformers", "mlflow", "optuna", "sklearn"} & set(sys.modules)
+assert not heavy, f"loaded before a command begins: {heavy}"
 print(*(module for module in sys.modules if module.partition(".")[0] == "stillhouse"))
 """
 LATE = {

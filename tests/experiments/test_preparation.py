@@ -9,6 +9,8 @@ from rows import each_row
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
+from stillhouse.core.notes import fetch_notes, publish_notes
+from stillhouse.core.remotes import remote_at
 from stillhouse.evaluation.agreement import Agreement
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.experiments.experiment import Experiment
@@ -86,6 +88,31 @@ def test_a_second_preparation_does_no_work(
     assert prepare(experiment, workspace, Embedding(local=True)) == prepared
     after = {path: path.stat().st_mtime_ns for path in workspace.root.rglob("*") if path.suffix != ".lock"}
     assert after == before
+
+
+def test_another_kind_of_machine_takes_the_precision_of_the_vectors_that_are_there(
+    experiment: Experiment,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Two heads that share a remote: the second one embeds nothing, whatever its CPU multiplies fastest."""
+    (tmp_path / "mounted").mkdir()
+    nodes = [Workspace(tmp_path / name, remote_at(str(tmp_path / "mounted"))) for name in "ab"]
+    has_bfloat16 = "stillhouse.teachers.embedding._has_bfloat16"
+    monkeypatch.setattr("stillhouse.teachers.embedding._multiplies_slowly", lambda: False)
+    monkeypatch.setattr(has_bfloat16, lambda _: True)
+    experiment = changed(experiment, {"compute": "auto"})
+    first = prepare(experiment, nodes[0], Embedding(local=True))
+    assert first.setting[Sentences].only_store.compute == "bfloat16"
+    publish_notes(nodes[0])
+    monkeypatch.setattr(has_bfloat16, lambda _: False)
+    fetch_notes(nodes[1])
+    monkeypatch.setattr("stillhouse.training.inputs.build_stores", None)
+    assert prepare(experiment, nodes[1], Embedding(local=True)).setting == first.setting
+    assert "in bfloat16, as the teacher's vectors here are; --compute float32" in capsys.readouterr().err
+    asked = changed(experiment, {"compute": "float32"})
+    assert Preparation(asked, nodes[1], Embedding(local=True)).compute == "float32"
 
 
 def test_a_new_budget_reuses_the_store_and_a_new_length_does_not(

@@ -1,6 +1,7 @@
 """From an experiment to a `Setting`: its data is read and named, and what is asked for is made."""
 
 import dataclasses
+import json
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,7 @@ from typing import Any, TypeVar
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import Progress, say
 from stillhouse.core.identity import canonical, fingerprint
-from stillhouse.core.notes import has_note, publish_notes, write_note
+from stillhouse.core.notes import has_note, publish_notes, read_note, write_note
 from stillhouse.core.roles import PLAIN
 from stillhouse.corpora.barrier import Barrier
 from stillhouse.corpora.pydocs.pydocs_corpus import pydocs
@@ -137,7 +138,11 @@ class Preparation:
     @cached_property
     def compute(self) -> str:
         """The precision of teacher and training: ``float32`` or ``bfloat16``."""
-        return resolve_compute(self.embedding.device, self.experiment.compute)
+        asked, device = self.experiment.compute, self.embedding.device
+        found, own = compute_of(self.workspace, self.teacher, device, asked), resolve_compute(device, asked)
+        if found != own:
+            say(f"  in {found}, as the teacher's vectors here are; --compute {own} embeds all texts anew")
+        return found
 
     @cached_property
     def runtimes(self) -> Chooser:
@@ -396,6 +401,26 @@ def prepare(
     """
     context = Preparation(experiment, workspace, embedding, refresh, found=teacher)
     return context.finish(context.setting, context.test)
+
+
+def compute_of(workspace: Workspace, teacher: Teacher, device: str, asked: str) -> str:
+    """Settle the precision of teacher and training.
+
+    Args:
+        workspace: Holds notes on the stores of earlier commands, its own and those of other nodes.
+        teacher: The teacher.
+        device: Where teacher and students run.
+        asked: ``float32``, ``bfloat16``, or ``auto``: that of the teacher's stores, whichever machine made
+            them, and without any what the device multiplies fastest.
+    """
+    own = resolve_compute(device, asked)
+    if asked != "auto":
+        return own
+    notes = (read_note(path, "Nothing is lost.") for path in (workspace.root / "experiments").glob("*.json"))
+    wanted = json.loads(json.dumps(canonical(teacher)))
+    stores = [store["with"] for note in notes if note for store in note["stores"]]
+    known = {str(store["compute"]) for store in stores if store.get("teacher") == wanted}
+    return own if own in known or not known else known.pop()
 
 
 def read_pydocs(experiment: Experiment, workspace: Workspace, *, refresh: bool) -> Any:

@@ -29,7 +29,7 @@ def device_used(planned: Planned, *, workers: int = 1) -> list[Finding]:
     elif gpus > workers:
         idle = f"{gpus} GPUs are there, of which training uses {workers}."
         findings.append(Finding(CHECK, NOTE, idle, f"Give --workers {gpus} to train on all of them."))
-    if compute == "float32" and resolve_compute(device) == "bfloat16":
+    if planned.experiment.compute == "float32" and resolve_compute(device) == "bfloat16":
         slow = f"{device} multiplies bfloat16 faster, but the experiment asks for float32."
         findings.append(Finding(CHECK, NOTE, slow, "Leave --compute out to use bfloat16."))
     return findings

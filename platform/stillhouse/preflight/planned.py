@@ -13,11 +13,10 @@ from stillhouse.core.roles import PLAIN
 from stillhouse.corpora.tables import sample_of
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.sentences import Sentences
-from stillhouse.experiments.preparation import Preparation, teacher_store
+from stillhouse.experiments.preparation import Preparation, compute_of, teacher_store
 from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import Method, kinds_read
 from stillhouse.students.head import dimension_of
-from stillhouse.teachers.embedding import resolve_compute
 from stillhouse.values.data import Store, TableStore, Teacher, TextTable
 from stillhouse.values.graph import reached
 from stillhouse.values.setting import Setting
@@ -66,7 +65,7 @@ class Planned:
     @property
     def compute(self) -> str:
         """Precision of teacher and training."""
-        return resolve_compute(self.device, self.experiment.compute)
+        return compute_of(self.workspace, self.teacher, self.device, self.experiment.compute)
 
     @property
     def role(self) -> str:

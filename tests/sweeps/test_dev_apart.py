@@ -86,8 +86,9 @@ def test_what_a_dev_split_can_show(count: int, said: str, monkeypatch: pytest.Mo
     facts = {"docsearch": {"count": count, "unit": "queries"}, "other": {"count": 9, "unit": "pairs"}}
     monkeypatch.setattr("stillhouse.preflight.resolution.figure_facts", lambda *_: facts)
     workspace: Any = None
-    assert resolution(DevSuite((None,), select="x"), "docsearch_cosine_mrr@10", workspace) == said
-    assert resolution(DevSuite((None,), select="x"), "other_spearman", workspace) == ""
+    one: Any = (None,)
+    assert resolution(DevSuite(one, select="x"), "docsearch_cosine_mrr@10", workspace) == said
+    assert resolution(DevSuite(one, select="x"), "other_spearman", workspace) == ""
 
 
 def test_a_trial_keeps_the_items_of_its_checkpoint(context: Context) -> None:

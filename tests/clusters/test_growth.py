@@ -38,7 +38,7 @@ def test_a_sweep_brings_its_nodes_and_frees_them(
         f"--address {cluster.address} --root {tmp_path}/runs --json {tmp_path}/r.json"
     )
     sweep = Command(words.split(), tmp_path / "elsewhere", cluster.client)
-    sweep.wait_for("waiting up to 15 min for nodes: a trial needs 1 CPU")
+    sweep.wait_for("waiting up to 15:00 for nodes: a trial needs 1 CPU")
     sweep.wait_for("joined with 1 CPU: 2 nodes")
     sweep.wait_for(r"embedding: [1-9]")
     cluster.allow(2)

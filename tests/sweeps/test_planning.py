@@ -149,7 +149,7 @@ def test_a_sweep_counts_its_trials_baselines_and_refits(
     (here,) = plan.times
     assert here["trials at once"] == 2 and here["teachers at once"] == 2
     assert here["hours"] == pytest.approx(sum(here[part] for part in PARTS) / 3600)
-    assert any("67% of the trials are expected to be stopped" in line for line in plan.lines())
+    assert any("75% of the trials are expected to be stopped" in line for line in plan.lines())
     assert json.loads(json.dumps(vars(plan)))["times"][0]["where"] == "here"
     (full,) = plan_sweep(dataclasses.replace(options, scheduler="none"), workspace, Request()).times
     assert full["hours"] > here["hours"]

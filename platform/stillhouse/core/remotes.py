@@ -293,9 +293,8 @@ class Remote:
 
     def folders(self, folder: str) -> list[str]:
         """List the folders that lie directly in a folder, sorted."""
-        return sorted(
-            name for name, info in self._listed(folder, recursive=False).items() if not info.is_file
-        )
+        found = self._listed(folder, recursive=False).items()
+        return sorted(name for name, info in found if not info.is_file)
 
     def remove(self, name: str) -> None:
         """Remove a file or a folder, if it is there."""

@@ -62,7 +62,7 @@ class Planned:
         """Every stage of the plan, the first one first."""
         return list(self.stage.chain())
 
-    @property
+    @cached_property
     def compute(self) -> str:
         """Precision of teacher and training."""
         return compute_of(self.workspace, self.teacher, self.device, self.experiment.compute)

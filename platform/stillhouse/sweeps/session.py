@@ -184,9 +184,10 @@ def remove_outlived(workspace: Workspace) -> None:
     Raises:
         Hindered: The remote does not answer.
     """
-    remote = workspace.remote
-    for name in [] if remote is None else remote.folders(CHECKPOINTS):
-        if remote is not None and remote.has(f"{STAGES}/{name}"):
+    if (remote := workspace.remote) is None:
+        return
+    for name in remote.folders(CHECKPOINTS):
+        if remote.has(f"{STAGES}/{name}"):
             remote.remove(f"{CHECKPOINTS}/{name}")
 
 

@@ -52,6 +52,16 @@ def test_progress_shows_count_rate_and_time_left(
     ]
 
 
+def test_what_is_left_is_work_and_not_a_number(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    progress = Progress("embedding", "texts", every_s=0)
+    for seconds, done, share in ((0, 0, 0.0), (10, 10, 0.5)):
+        clock[0] = 100.0 + seconds
+        progress(done, 100, share)
+    assert capsys.readouterr().err.endswith("embedding: 10 of 100 texts, 1.0/s, 0:10 left\n")
+
+
 def test_progress_without_a_known_total(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     progress = Progress("reading", "rows", every_s=1)
     progress(0, None)

@@ -27,7 +27,7 @@ from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers import embedding as embed
 from stillhouse.teachers import loading, runtimes, shards
-from stillhouse.teachers.embedding import build_store, resolve_compute
+from stillhouse.teachers.embedding import build_store, build_stores, resolve_compute
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store, verify_store
 from stillhouse.training import hard_negatives
@@ -61,7 +61,7 @@ def test_a_gpu_that_torch_cannot_use_is_refused_with_its_node(workspace: Workspa
 def test_vectors_match_the_teacher(workspace: Workspace, store: Store, texts: list[str]) -> None:
     exact = replace(store, dtype="float32", prompt="name of ")
     seen: list[tuple[int, int]] = []
-    build_store(workspace, exact, local=True, progress=lambda done, total: seen.append((done, total)))
+    build_store(workspace, exact, local=True, progress=lambda *now: seen.append(now[:2]))
     assert isinstance(store.teacher, Model)
     teacher = load_sentence_transformer(store.teacher)
     teacher.max_seq_length = store.max_length
@@ -72,10 +72,26 @@ def test_vectors_match_the_teacher(workspace: Workspace, store: Store, texts: li
 
 
 def test_progress_moves_within_a_shard(workspace: Workspace, store: Store) -> None:
-    seen: list[int] = []
-    build_store(workspace, store, local=True, batch_tokens=32, progress=lambda done, total: seen.append(done))
-    assert set(seen) > {10, 20, 30, 40, 44} and seen == sorted(seen), "every shard, and batches in between"
-    assert len(seen) == len(set(seen)), "a shard's last batch and its end are one"
+    seen: list[tuple[int, int, float]] = []
+    build_store(workspace, store, local=True, batch_tokens=32, progress=lambda *now: seen.append(now))
+    done = [now[0] for now in seen]
+    assert set(done) > {10, 20, 30, 40, 44} and done == sorted(done), "every shard, and batches in between"
+    assert len(done) == len(set(done)), "a shard's last batch and its end are one"
+    assert seen[-1] == (44, 44, 1.0)
+
+
+def test_progress_knows_long_texts_from_short_ones(workspace: Workspace, store: Store) -> None:
+    """Half of the rows, but little of the work."""
+    words = [f"w{number}" for number in range(200)]
+    tables = {
+        "short": write_texts(workspace, "short", words),
+        "long": write_texts(workspace, "long", [" ".join(words[number:]) for number in range(200)]),
+    }
+    seen: list[tuple[int, int, float]] = []
+    stores = [replace(store, texts=table) for table in tables.values()]
+    build_stores(workspace, stores, local=True, progress=lambda *now: seen.append(now))
+    half = next(now for now in seen if now[0] == 200)
+    assert half[1] == 400 and half[2] < 0.4 and seen[-1] == (400, 400, 1.0)
 
 
 def test_the_manifest_accounts_for_every_row(workspace: Workspace, store: Store) -> None:
@@ -283,7 +299,7 @@ def test_the_number_of_threads_is_restored(workspace: Workspace, store: Store) -
 def slow_build(workspace: Workspace, store: Store, told: Connection) -> None:
     """Build a store, and stand still after two shards."""
 
-    def progress(done: int, total: int) -> None:
+    def progress(done: int, total: int, share: float) -> None:
         told.send(done)
         time.sleep(30 if done == 20 else 0)
 
@@ -445,13 +461,13 @@ def test_the_bytes_do_not_depend_on_the_number_of_actors(
         space = Workspace(tmp_path / f"by-{actors}")
         space.claim()
         (space.root / "corpora").symlink_to(corpora)
-        seen: list[tuple[int, int]] = []
+        seen: list[tuple[int, int, float]] = []
         capfd.readouterr()
         build_store(space, store, actors=actors, progress=lambda *now, seen=seen: seen.append(now))
         # Ray's C++ core remarks on every actor that has arguments and may start again.
         told = [line for line in capfd.readouterr().err.splitlines() if "core_worker.cc" not in line]
         assert not told
-        assert seen[-1] == (44, 44) and len(seen) == 5
+        assert seen[-1] == (44, 44, 1.0) and len(seen) == 5
         assert verify_store(space.path(store)) == []
         built_shards.append(files(space.path(store)))
     with pytest.raises(BadInput, match="must be read before they are embedded") as refusal:

@@ -86,7 +86,7 @@ def test_every_text_has_its_vector(
     seen: list[tuple[int, int]] = []
     server.delay = 0.05
     store = asked_for(few, encoding=encoding, price=20.0)
-    build_store(workspace, store, local=True, progress=lambda *now: seen.append(now))
+    build_store(workspace, store, local=True, progress=lambda *now: seen.append(now[:2]))
     check(workspace, store)
     assert seen == [(10, 23), (20, 23), (23, 23)]
     assert all(count == 1 for count in server.asked.values()) and len(server.asked) == 23
@@ -366,7 +366,7 @@ def test_a_key_over_an_open_line_is_warned_of(
 
 
 def told_build(workspace: Workspace, store: Store, told: Connection) -> None:
-    build_store(workspace, store, local=True, progress=lambda done, total: told.send(done))
+    build_store(workspace, store, local=True, progress=lambda *now: told.send(now[0]))
 
 
 def test_no_row_is_lost_or_doubled_by_kills_and_faults(

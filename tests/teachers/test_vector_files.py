@@ -103,7 +103,7 @@ def test_an_imported_store_has_the_bytes_of_the_native_one(
     imported = Store(store.texts, teacher)
     seen: list[tuple[int, int]] = []
     capsys.readouterr()
-    build_store(workspace, imported, local=True, progress=lambda done, total: seen.append((done, total)))
+    build_store(workspace, imported, local=True, progress=lambda *now: seen.append(now[:2]))
     assert "45 vectors read, 1 of other texts" in capsys.readouterr().err
     assert seen == [(10, 44), (20, 44), (30, 44), (40, 44), (44, 44)]
     assert verify_store(workspace.path(imported)) == []

@@ -361,45 +361,50 @@ class Progress:
         """
         self.what, self.unit, self.every_s = what, unit, every_s
         self.last = self.began = time.monotonic()
-        self.seen: deque[tuple[float, int]] = deque()
+        self.seen: deque[tuple[float, int, float]] = deque()
 
-    def __call__(self, done: int, total: int | None, *, at: float | None = None) -> None:
+    def __call__(
+        self, done: int, total: int | None, share: float | None = None, *, at: float | None = None
+    ) -> None:
         """Show the progress if it is due, and always at the end.
 
         Args:
             done: The amount.
             total: Of how much; None if it is unknown.
+            share: The share of the work that is done, where parts of the amount differ in work.
             at: When so much was done, on the monotonic clock; None for now.
         """
         now, bar = time.monotonic(), on_terminal()
         at = now if at is None else at
+        even = done if share is None or total is None else share * total
         if not self.seen:
-            self.seen.append((at, done))
+            self.seen.append((at, done, even))
             self.began = at
         every_s = min(self.every_s, progress_bar.EVERY_S) if bar else self.every_s
         if done != total and now - self.last < every_s:
             return
         self.last = now
-        words = self._words(done, total, self._rate(at, done))
+        words = self._words(done, total, *self._rates(at, done, even), even)
         show_progress(self.what, done, total, words)
 
-    def _words(self, done: int, total: int | None, rate: float) -> str:
+    def _words(self, done: int, total: int | None, rate: float, pace: float, even: float) -> str:
         speed = f", {rate_in_words(rate)}" if rate > 0 else ""
-        left = f", {duration((total - done) / rate)} left" if total and rate > 0 and done < total else ""
+        left = f", {duration((total - even) / pace)} left" if total and pace > 0 and done < total else ""
         of = "" if total is None else f" of {total:,}"
         return f"{done:,}{of} {self.unit}{speed}{left}"
 
-    def _rate(self, at: float, done: int) -> float:
-        """The rate since a minute ago, or since the second half of a shorter time began.
+    def _rates(self, at: float, done: int, even: float) -> tuple[float, float]:
+        """The rates of the amount and of the work since a minute ago, or since half of a shorter time.
 
         What comes in large parts, as shards do, is averaged over some of them.
         """
         since = max(at - _MINUTE_S, (at + self.began) / 2)
         while len(self.seen) > _PARTS and self.seen[1][0] <= since:
             self.seen.popleft()
-        then, before = self.seen[0]
-        self.seen.append((at, done))
-        return (done - before) / max(at - then, 1e-9)
+        then, before, even_before = self.seen[0]
+        self.seen.append((at, done, even))
+        seconds = max(at - then, 1e-9)
+        return (done - before) / seconds, (even - even_before) / seconds
 
 
 def rate_in_words(rate: float) -> str:

@@ -75,6 +75,11 @@ class Build:
         """Rows that are stored or quarantined."""
         return sum(shard.rows + shard.quarantined for shard in self._shards.values())
 
+    @functools.cached_property
+    def size(self) -> int:
+        """Bytes of the text table's files, which tell long texts from short ones."""
+        return sum(file.stat().st_size for file in self.work.texts_folder.glob("part-*"))
+
     def missing(self) -> list[int]:
         """List the shards that are still missing."""
         return [index for index in range(len(self._table_rows)) if index not in self._shards]

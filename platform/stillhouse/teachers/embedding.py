@@ -43,7 +43,7 @@ _SHAPES = "32"
 _BATCH_SECONDS = 1800.0
 """Seconds after which an actor whose batch does not end is ended, and its shard begun anew by another one."""
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[int, int, float], None]
 
 
 def resolve_compute(device: str = "cpu", compute: str = "auto") -> str:
@@ -96,7 +96,7 @@ def build_stores(
         threads: Threads per process.
         local: Build in this process, without Ray.
         device: ``cpu``, ``cuda`` or ``mps``.
-        progress: Called with the number of rows done and the total.
+        progress: Called with the number of rows done, the total, and the share of the work that is done.
         batch_tokens: Tokens per batch, padding included; 0 takes what suits the device and the runtime.
 
     Raises:
@@ -140,10 +140,13 @@ def _collect(builds: list[Build], shards: Iterator[tuple[int, Shard]], progress:
         build.finish()
 
 
-def _tell(builds: list[Build], progress: Progress | None, unfinished: int = 0) -> None:
-    """Tell how many rows are done, those of an unfinished shard included."""
+def _tell(builds: list[Build], progress: Progress | None, number: int = 0, unfinished: int = 0) -> None:
+    """Tell how many rows are done, those of an unfinished shard of a store included."""
     if progress is not None:
-        progress(sum(build.done for build in builds) + unfinished, sum(build.total for build in builds))
+        done = [build.done + (unfinished if at == number else 0) for at, build in enumerate(builds)]
+        work = sum(build.size * rows / max(1, build.total) for build, rows in zip(builds, done, strict=True))
+        total, size = sum(build.total for build in builds), sum(build.size for build in builds)
+        progress(sum(done), total, work / max(1, size))
 
 
 def _has_bfloat16(kind: str) -> bool:
@@ -168,14 +171,15 @@ def _cpu_info() -> str:
 
 
 def in_process(
-    works: list[Work], missing: list[tuple[int, int]], progress: Callable[[int], None]
+    works: list[Work], missing: list[tuple[int, int]], told: Callable[[int, int], None]
 ) -> Iterator[tuple[int, Shard]]:
     """Embed shards in this process; see `teachers.kinds.TeacherKind.shards`."""
     before = torch.get_num_threads()
     try:
         embedders = Embedders(works)
         for number, part in missing:
-            yield number, embedders(number, part, *tokenise(works[number], part), progress)
+            tokens, of_store = tokenise(works[number], part), functools.partial(told, number)
+            yield number, embedders(number, part, *tokens, of_store)
     finally:
         torch.set_num_threads(before)
 

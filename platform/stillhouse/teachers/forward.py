@@ -70,7 +70,7 @@ class Forward:
         Args:
             ids: The concatenated token ids of all texts.
             offsets: The start of each text, and the end of the last.
-            progress: Called after each batch but the last with the number of texts that have their vectors.
+            progress: Called after each batch but the last with the share of the tokens done, in texts.
 
         Raises:
             BadInput: The memory of the GPU does not hold a single text.
@@ -105,9 +105,9 @@ class Forward:
                 if vectors_NE is None:
                     vectors_NE = np.empty((len(lengths), vectors_BE.shape[1]), np.float32)
                 vectors_NE[rows] = vectors_BE
-                done += len(rows)
-                if progress is not None and done < len(lengths):
-                    progress(done)
+                done += int(lengths[rows].sum())
+                if progress is not None and done < len(ids):
+                    progress(len(lengths) * done // len(ids))
         assert vectors_NE is not None, "a shard has texts"
         return vectors_NE
 

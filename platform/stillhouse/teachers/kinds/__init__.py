@@ -49,12 +49,12 @@ class TeacherKind:
         return work
 
     def shards(
-        self, works: list[Work], missing: list[tuple[int, int]], actors: int, told: Callable[[int], None]
+        self, works: list[Work], missing: list[tuple[int, int]], actors: int, told: Callable[[int, int], None]
     ) -> Iterator[tuple[int, Shard]]:
         """Make shards: ``missing`` has the number of a store and the index of a shard, at least once.
 
-        With 0 ``actors`` the teacher runs in this process, and ``told`` is called with the rows that are done
-        of an unfinished shard.
+        With 0 ``actors`` the teacher runs in this process, and ``told`` is called with the number of a store
+        and the rows that are done of an unfinished shard.
         """
         raise NotImplementedError
 

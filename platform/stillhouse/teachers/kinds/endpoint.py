@@ -61,7 +61,7 @@ class Endpoints(TeacherKind):
         return lambda each: lambda texts: client.embed([each.prompt + text for text in texts])[0]
 
     def shards(
-        self, works: list[Work], missing: list[tuple[int, int]], actors: int, told: Callable[[int], None]
+        self, works: list[Work], missing: list[tuple[int, int]], actors: int, told: Callable[[int, int], None]
     ) -> Iterator[tuple[int, Shard]]:
         """Ask for the shards of stores.
 

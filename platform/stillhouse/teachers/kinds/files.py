@@ -73,7 +73,7 @@ class Files(TeacherKind):
         return FilesEncoder(teacher), None
 
     def shards(
-        self, works: list[Work], missing: list[tuple[int, int]], actors: int, told: Callable[[int], None]
+        self, works: list[Work], missing: list[tuple[int, int]], actors: int, told: Callable[[int, int], None]
     ) -> Iterator[tuple[int, Shard]]:
         """Import the shards of stores, those of the same files in one pass.
 

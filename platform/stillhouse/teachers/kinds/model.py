@@ -54,7 +54,7 @@ class Models(TeacherKind):
         return replace(work, tokenizer=tokenizer_of(work.store.teacher))
 
     def shards(
-        self, works: list[Work], missing: list[tuple[int, int]], actors: int, told: Callable[[int], None]
+        self, works: list[Work], missing: list[tuple[int, int]], actors: int, told: Callable[[int, int], None]
     ) -> Iterator[tuple[int, Shard]]:
         """Embed shards by Ray Data, or in this process."""
         return through_ray(works, missing, actors) if actors else in_process(works, missing, told)

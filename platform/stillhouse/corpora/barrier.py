@@ -35,9 +35,6 @@ _GOES_ON = re.compile(r"[^\w\s.,'’\"“”()\[\]{}/:=*+<>|`#&%$@~^\\-]\W*\w|\.
 class Barrier:
     """Texts that an experiment measures with, by evaluator, and the number left out of training for each.
 
-    Args:
-        workspace: Holds the tables.
-
     Attributes:
         tables: The texts of each evaluator.
         left_out: What was left out so far: rows in a word to evaluator to number.
@@ -80,13 +77,7 @@ class Barrier:
         return recognised(open_texts(self.workspace, table))
 
     def bars(self, text: str, language: str = "", *, but: str = "") -> str:
-        """Name the evaluator that measures with a cleaned text or a sentence of it; empty if none does.
-
-        Args:
-            text: The text.
-            language: Its language, where it is known.
-            but: An evaluator that does not count.
-        """
+        """Name an evaluator but ``but`` that measures with a cleaned text or a sentence of it; else empty."""
         if not self.tables:
             return ""
         told = (sentence for sentence in _sentences(text, language) if is_telling(sentence))
@@ -104,12 +95,7 @@ class Barrier:
         return check
 
     def report(self, what: str, counts: Mapping[str, int]) -> None:
-        """Say how many rows are left out, by evaluator, and remember it.
-
-        Args:
-            what: The rows in a word, such as ``texts``.
-            counts: Evaluator to number; those without any may be missing.
-        """
+        """Say how many rows of a kind, such as ``texts``, are left out, by evaluator, and remember it."""
         if self.tables and (what not in self.left_out or any(counts.values())):
             self.left_out.setdefault(what, Counter()).update(counts)
             each = ", ".join(f"{name} {counts.get(name, 0):,}" for name in self.tables)
@@ -122,10 +108,7 @@ class Barrier:
     def without(self, examples: Examples, what: str, *, but: str = "") -> Examples:
         """Leave out the rows that name a barred text, and those texts; the result is cached.
 
-        Args:
-            examples: The rows; they are returned as they are if none is barred.
-            what: The rows in a word.
-            but: An evaluator that does not count.
+        The evaluator ``but`` does not count. The rows are returned as they are if none is barred.
 
         Raises:
             BadInput: If no row would remain.

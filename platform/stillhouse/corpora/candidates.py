@@ -66,11 +66,6 @@ def pick_candidates(ids_QK: IntArray, gold: Gold, c: int, *, force_gold: bool) -
 def coverage(ids_QK: IntArray, gold: Gold, depths: Sequence[int]) -> dict[int, float]:
     """Compute the share of claims whose relevant documents are all among the C nearest, by C (Table 1).
 
-    Args:
-        ids_QK: Document ids, nearest first.
-        gold: The relevant documents, at least one per claim.
-        depths: Values of C.
-
     Raises:
         BadInput: If there are no claims, a claim has no relevant document, or C exceeds the depth.
     """

@@ -17,13 +17,7 @@ _NAMED = {kind.__name__: kind for kind in (TextTable, Given, Examples, Collectio
 
 
 def note_path(workspace: Workspace, label: str, signature: Mapping[str, Any]) -> Path:
-    """Return the path of the note on what a source became.
-
-    Args:
-        workspace: Its workspace.
-        label: First part of the file's name, for people.
-        signature: Everything that the result depends on.
-    """
+    """Return the path of the note on what a source became; its signature is all that this depends on."""
     return workspace.root / "sources" / f"{label}-{fingerprint(signature)}.json"
 
 

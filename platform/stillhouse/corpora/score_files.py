@@ -37,14 +37,9 @@ SCORE_FORMS: dict[str, Callable[[ScoredRow], dict[str, Any]]] = {"scores": _stoc
 
 
 def write_scored(path: Path, rows: Iterable[ScoredRow], form: str) -> int:
-    """Write scored rows as JSON lines, all or nothing, and return their number.
+    """Write scored rows as JSON lines in one of `SCORE_FORMS`, all or nothing, and return their number.
 
     A score is written with all digits of its float32, so that reading it gives the same number.
-
-    Args:
-        path: The file to write.
-        rows: The rows.
-        form: One of `SCORE_FORMS`.
     """
     count, columns = 0, SCORE_FORMS[form]
     with writing(path) as file:

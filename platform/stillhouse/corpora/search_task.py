@@ -37,15 +37,7 @@ VERSION = 3
 
 @dataclass(frozen=True)
 class SearchTask:
-    """Both splits of a collection.
-
-    Attributes:
-        dev: Queries, passages and judgements that steer.
-        test: Those that are opened at the end.
-        held_out: Texts that may not be trained on.
-        summary: What it is, in one line.
-        notes: What was left out, one sentence each.
-    """
+    """Both splits of a collection, the test to be opened at the end, and texts that may not be trained on."""
 
     dev: Collection
     test: Collection

@@ -21,14 +21,7 @@ Keys = npt.NDArray[np.uint64]
 
 
 class SeenKeys:
-    """The keys so far, of 16 bytes each.
-
-    Args:
-        folder: On the disk that gets the files, which have no name.
-
-    Attributes:
-        count: Number of different keys so far.
-    """
+    """The keys so far, of 16 bytes each; large runs are files without a name, on the disk of a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -36,25 +29,11 @@ class SeenKeys:
         self.count = 0
 
     def new(self, keys: bytes) -> npt.NDArray[np.bool_]:
-        """Return which of some keys are seen for the first time; of equal ones among them, the first.
-
-        Args:
-            keys: N keys one after another; they count as seen from now on.
-
-        Returns:
-            bool, (N,).
-        """
+        """Return which of N keys, one after another, are seen first now, (N,); of equal ones, the first."""
         return self.numbers(keys)[1]
 
     def numbers(self, keys: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """Number keys by when they were seen for the first time: equal keys have one number, from 0 on.
-
-        Args:
-            keys: As for `new`.
-
-        Returns:
-            The numbers, int64 (N,), and the result of `new`.
-        """
+        """Number N keys by when they were first seen, from 0 on: int64 (N,), and the result of `new`."""
         keys_N2 = np.frombuffer(keys, "<u8").reshape(-1, 2).astype(np.uint64)
         order = _order(keys_N2)
         sorted_N2 = keys_N2[order]

@@ -17,24 +17,14 @@ _LEAST_HELD_OUT = 20
 
 
 def held_out_share(rows: int, held_out: int) -> float:
-    """Share of the texts that are held out for dev, and for test: no more than a tenth, or 20 texts, each.
-
-    Args:
-        rows: Number of texts, at least 50.
-        held_out: Number of texts that is asked for.
-    """
+    """Share of the texts that are held out for dev, and for test: no more than a tenth, or 20 texts, each."""
     return min(held_out / rows, max(0.1, min(0.2, _LEAST_HELD_OUT / rows)))
 
 
 def split_table(
     workspace: Workspace, table: TextTable, *, held_out: int = 1000
 ) -> tuple[TextTable, TextTable, TextTable]:
-    """Split a table into training, dev and test texts; the result is cached in the workspace.
-
-    Args:
-        workspace: Holds the table, and gets the parts.
-        table: Deduplicated texts.
-        held_out: Approximate number of texts in dev and in test; see `held_out_share`.
+    """Split deduplicated texts into train, dev and test (`held_out_share`); the result is cached.
 
     Raises:
         BadInput: If the table has fewer than 50 texts.
@@ -55,12 +45,7 @@ def split_table(
 
 
 def say_split(what: str, parts: Sequence[int]) -> None:
-    """Say how many rows there are to train on, and how many are held out.
-
-    Args:
-        what: The rows in a word.
-        parts: Number of rows to train on, for dev and for the test.
-    """
+    """Say how many rows of a kind there are to train on, for dev and for the test."""
     train, dev, test = parts
     say(f"  {sum(parts):,} {what}: {train:,} to train on, {dev:,} for dev, {test:,} for test")
 

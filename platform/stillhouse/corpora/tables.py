@@ -55,26 +55,17 @@ _OWN = ("rows", "sha256", "plan", FILES)
 
 
 def shard_size(first: int, index: int) -> int:
-    """Number of rows of a shard that is not the last.
+    """Number of rows of a shard that is not the last; ``first`` is that of the first shards.
 
     Shards are small in a small table, where each is a unit of work and of what a kill loses, and large in a
     large one, where each is a file and a memory map: after every 512 shards the size doubles, up to 32 times
     the first. With first shards of 2,048 rows, a million rows are 512 shards and a thousand million 17,323.
-
-    Args:
-        first: Rows of the first shards.
-        index: Index of the shard.
     """
     return first << min(index // _SHARDS_PER_SIZE, _DOUBLINGS)
 
 
 def shard_count(rows: int, first: int = ROWS_PER_SHARD) -> int:
-    """Number of shards of a table.
-
-    Args:
-        rows: Rows of the table.
-        first: Rows of the first shards.
-    """
+    """Number of shards of a table whose first ones have ``first`` rows."""
     count = 0
     while rows > 0:
         rows, count = rows - shard_size(first, count), count + 1
@@ -125,13 +116,8 @@ def write_texts(
     Rejected and empty rows go to ``quarantine.jsonl`` with the reason; ``input_rows`` in the manifest is the
     sum of ``rows``, ``quarantined`` and ``duplicates``.
 
-    Args:
-        workspace: Workspace for the table.
-        label: Readable name of the table.
-        texts: The rows, in the order of their ids.
-        rows_per_shard: Rows of the first shards, see `shard_size`.
-        deduplicate: Keep only the first of equal texts (see `dedup_key`).
-        origin: Source of the texts, kept in the manifest.
+    Of equal texts (see `dedup_key`) only the first is kept, unless ``deduplicate`` is false. The manifest has
+    the origin. For the rows of a shard see `shard_size`.
 
     Raises:
         BadInput: If there is no usable text.
@@ -143,13 +129,9 @@ def write_texts(
 
 
 class TableWriter:
-    """A table that is being written; several may be open at once. Without `publish` nothing is left of it.
+    """A table that is being written, see `write_texts`; several may be open at once.
 
-    Args:
-        workspace: Workspace for the table.
-        label: Readable name of the table.
-        rows_per_shard: Rows of the first shards, see `shard_size`.
-        deduplicate: Keep only the first of equal texts.
+    Without `publish` nothing is left of it.
     """
 
     def __init__(
@@ -206,10 +188,7 @@ class TableWriter:
             self._decide()
 
     def publish(self, origin: Mapping[str, Any] | None = None) -> TextTable:
-        """Complete the table, which appears now.
-
-        Args:
-            origin: Source of the texts, kept in the manifest.
+        """Complete the table, which appears now; its manifest has the origin.
 
         Raises:
             BadInput: If there is no usable text.
@@ -263,12 +242,7 @@ class TableWriter:
 
 
 class ColumnWriter:
-    """A table of the distinct texts of a column, in the order in which they come, and their rows.
-
-    Args:
-        workspace: Workspace for the table.
-        label: Readable name of the table.
-    """
+    """A table of the distinct texts of a column, in the order in which they come, and their rows."""
 
     def __init__(self, workspace: Workspace, label: str) -> None:
         workspace.root.mkdir(parents=True, exist_ok=True)
@@ -458,13 +432,9 @@ class Rows:
 
 
 def restrict(rows: Rows, kept: IntArray) -> Rows:
-    """Keep some of the rows, in the order that is given: their ids, their values and their notes.
+    """Keep some of the rows, by number and in that order: their ids, their values and their notes.
 
     Hold-out, samples, splits and mining all use it, so that nothing that belongs to a row is lost on the way.
-
-    Args:
-        rows: The rows.
-        kept: Numbers of the rows to keep.
     """
     notes = dict(rows.notes)
     if RUNS in notes:
@@ -578,14 +548,7 @@ def write_collection(
     passages: TextTable,
     given: "IntArray | Judgements",
 ) -> Collection:
-    """Write a retrieval collection.
-
-    Args:
-        workspace: Workspace for the collection.
-        label: Readable name of the collection.
-        queries: Table of queries.
-        passages: Table of passages to search.
-        given: Judgements, or the int64 array of them alone: query row, passage row, gain.
+    """Write a retrieval collection, given `Judgements` or their int64 array: query row, passage row, gain.
 
     Raises:
         BadInput: If the shape is not (N, 3), there is no judgement, or an id is outside its table.

@@ -68,9 +68,6 @@ def build_tokens(
 class TokenReader:
     """Token ids by row, memory-mapped; cheap to open and to send to another process.
 
-    Args:
-        folder: A finished token table.
-
     Raises:
         BadInput: If the folder is unfinished, or the length of a file differs from the manifest.
     """
@@ -110,14 +107,7 @@ def open_tokens(workspace: Workspace, token_table: TokenTable) -> TokenReader:
 
 
 def tokens_of_shard(texts: Texts, index: int, token_table: TokenTable, folder: Path) -> tuple[Ids, Offsets]:
-    """Tokenise one shard of a text table.
-
-    Args:
-        texts: The table.
-        index: The shard.
-        token_table: How to tokenise it.
-        folder: Where this process finds the tokenizer.
-    """
+    """Tokenise one shard of a text table, with the tokenizer that this process finds in a folder."""
     return cached_tokenizer(folder, token_table.max_length)(_prompted(texts, index, token_table))
 
 

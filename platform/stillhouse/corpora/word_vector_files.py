@@ -91,12 +91,6 @@ def write_vectors(
 def write_vocabulary(words: Iterable[str], folder: str | Path, *, dim: int, seed: int = 0) -> None:
     """Write the folder for words without vectors: random rows of length about 1, and zeros for ``[PAD]``.
 
-    Args:
-        words: Words, such as the keys of `count_words`, most frequent first.
-        folder: Folder for the files.
-        dim: Dimension of the vectors (d).
-        seed: Seed for drawing the rows.
-
     Raises:
         BadInput: If there are no words, or ``dim < 1``.
     """
@@ -109,14 +103,9 @@ def write_vocabulary(words: Iterable[str], folder: str | Path, *, dim: int, seed
 
 
 def count_words(texts: Iterable[str], *, limit: int = 0) -> dict[str, int]:
-    """Count the words of texts, split by the folder's tokenizer.
+    """Count the words of texts, split by the folder's tokenizer; the most frequent ones are first.
 
-    Args:
-        texts: Texts, such as the rows of a text table.
-        limit: Number of words to return; 0 returns all.
-
-    Returns:
-        Word to count, most frequent first, equal counts in alphabetical order.
+    Equal counts are in alphabetical order. The limit 0 returns all words.
     """
     require(limit >= 0, "limit >= 0", limit=limit)
     blank = _tokenizer([])

@@ -89,14 +89,7 @@ TASKS = {
 
 @dataclass(frozen=True)
 class LabelledData:
-    """A split of a task, identified by its content.
-
-    Attributes:
-        task: Name of the task in `TASKS`.
-        split: Name of the split.
-        sha256: Hash of the file.
-        path: Path of the file; not part of the identity.
-    """
+    """A split of a task, identified by the hash of its file, wherever that lies."""
 
     task: str
     split: str

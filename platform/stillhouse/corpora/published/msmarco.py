@@ -27,11 +27,7 @@ ID_TRIPLES, TRIPLES = "qidpidtriples", "triples"
 
 
 def text_files(folder: Path) -> tuple[Path, ...]:
-    """Find the files of unlabelled text in a folder: the passages, then the training queries.
-
-    Returns:
-        The files; none if the folder has no ``collection.tsv``.
-    """
+    """Find the files of unlabelled text, passages first; none in a folder without a ``collection.tsv``."""
     if not (folder / COLLECTION).is_file():
         return ()
     return tuple(folder / name for name in (COLLECTION, QUERIES) if (folder / name).is_file())
@@ -117,10 +113,7 @@ class MarcoPairs:
 
 
 def marco_pairs(source: str) -> MarcoPairs | None:
-    """Recognise MS MARCO's pairs: its folder (then those of ``qrels.train.tsv``), or one of its files.
-
-    Returns:
-        The files; None for any other source.
+    """Recognise MS MARCO's pairs: its folder (then those of ``qrels.train.tsv``), or a file; None for others.
 
     Raises:
         BadInput: If the passages or the queries are missing beside the pairs.

@@ -29,12 +29,7 @@ TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST-2", "TREC", "MRPC")
 
 @dataclass(frozen=True)
 class LabelledTexts:
-    """Labelled texts or pairs of texts.
-
-    Attributes:
-        sides: The texts; two lists for pairs.
-        labels_N: Classes from 0.
-    """
+    """Texts, or pairs of texts as two lists, with their classes from 0."""
 
     sides: tuple[list[str], ...]
     labels_N: IntArray

@@ -50,13 +50,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A folder of sources.
-
-    Attributes:
-        name: Name by which it is imported.
-        version: Version of its distribution.
-        folder: Folder of its sources.
-    """
+    """A folder of sources, with the name that imports it and the version of its distribution."""
 
     name: str
     version: str
@@ -65,12 +59,7 @@ class Package:
 
 @dataclass(slots=True)
 class Document:
-    """The readable sentences of a docstring.
-
-    Attributes:
-        query: The sentence that opens the docstring; "" if it is not readable.
-        body: The other sentences, in order.
-    """
+    """The readable sentences of a docstring: its first one, "" if that is not readable, and the others."""
 
     query: str
     body: list[str]
@@ -127,11 +116,6 @@ def extract(
 
     Row i of ``<split>_queries`` is answered by row i of ``<split>_passages``; later passages answer no query.
 
-    Args:
-        workspace: Workspace for the tables.
-        packages: Packages to read.
-        progress: Called with the number of files done and the number of all files.
-
     Returns:
         Tables by names such as ``train_sentences`` and ``dev_queries``.
     """
@@ -149,12 +133,7 @@ def extract(
 
 
 def glimpse(packages: Sequence[Package], count: int) -> list[str]:
-    """Read some sentences from files that are spread over the packages, without reading all of them.
-
-    Args:
-        packages: Packages to read.
-        count: Number of sentences; fewer where the files have no more.
-    """
+    """Read up to ``count`` sentences from files that are spread over the packages, not from all of them."""
     files = [path for package in packages for path in _sources(package.folder)]
     files.sort(key=lambda path: blake2b(str(path).encode(), digest_size=8).digest())
     found: dict[str, None] = {}

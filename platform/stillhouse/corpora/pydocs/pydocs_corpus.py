@@ -26,16 +26,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Pydocs:
-    """A selection of the corpus.
-
-    Attributes:
-        sentences: Unlabelled text for distillation.
-        pairs: Columns ``query`` and ``passage``.
-        dev: Documentation search that may be used for selection.
-        test: Documentation search of the locked split.
-        dev_sentences: Unlabelled text of the dev modules.
-        test_sentences: Unlabelled text of the test modules.
-    """
+    """A selection of the corpus: text, pairs of query and passage, and two searches; test is locked."""
 
     sentences: TextTable
     pairs: Examples

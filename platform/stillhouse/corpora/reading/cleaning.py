@@ -79,11 +79,6 @@ def passages(text: str, fits: Fits, language: str = "") -> list[str]:
 
     A text that fits is one passage, cleaned and otherwise as it is. A sentence that does not fit is divided,
     if possible between words; its parts are packed like sentences.
-
-    Args:
-        text: Running text.
-        fits: Whether a text is no longer than a passage may be.
-        language: See `split_sentences`.
     """
     text = clean(text)
     if not text or fits(text):

@@ -41,13 +41,7 @@ Candidates = tuple[Any, list[Candidate], list[Candidate]]
 
 
 class ScoredRow(NamedTuple):
-    """A query with passages and their scores.
-
-    Attributes:
-        query: The query.
-        passages: The positive, and then its hard negatives.
-        scores: The score of each passage.
-    """
+    """A query with passages, the positive first, and the score of each."""
 
     query: str
     passages: tuple[str, ...]
@@ -56,10 +50,6 @@ class ScoredRow(NamedTuple):
 
 def parse_row(row: Row, where: str) -> list[ScoredRow]:
     """Parse a row of any of the three forms: one example for each of its positives.
-
-    Args:
-        row: The row.
-        where: Which row of which file it is, for messages.
 
     Raises:
         BadInput: As `read_scored`.
@@ -70,12 +60,7 @@ def parse_row(row: Row, where: str) -> list[ScoredRow]:
 
 
 def candidates(row: Row, where: str, *, scored: bool = True) -> Candidates:
-    """The query, the positives and the negatives of a row of FlagEmbedding or Tevatron.
-
-    Args:
-        row: The row.
-        where: Which row of which file it is, for messages.
-        scored: Whether it must have scores, and negatives.
+    """The query, positives and negatives of a row of FlagEmbedding or Tevatron, with scores where ``scored``.
 
     Raises:
         BadInput: It lacks the query, the positives, or what it must have.

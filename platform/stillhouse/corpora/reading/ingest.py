@@ -38,12 +38,7 @@ def ingest(
     A data set on the hub is cached by its name only, since checking for changes needs the network; use
     ``refresh`` to read it again.
 
-    Args:
-        workspace: Workspace for the table.
-        source: See `read_texts`.
-        options: How to read it.
-        refresh: Ignore the cache and read it again.
-        barrier: What is measured with and left out, before texts are packed or cut; it is told the numbers.
+    What the barrier bars is left out before texts are packed or cut, and the barrier is told the numbers.
 
     Raises:
         BadInput: As for `read_texts`; nothing is left half-written.

@@ -117,12 +117,7 @@ class _Reading(Reading[Triple]):
     """The rows of a source on their way to triples, and how many of them went where."""
 
     def kept(self, tables: Iterable[Table], negatives: int, *, all_of_them: bool) -> Spool[Triple]:
-        """Return the distinct triples that are taken.
-
-        Args:
-            tables: The source's tables.
-            negatives: Number of hard negatives per row.
-            all_of_them: Whether the tables have what is taken alone.
+        """Return the distinct triples that are taken; with ``all_of_them`` the tables have no others.
 
         Raises:
             BadInput: There is none.
@@ -353,12 +348,9 @@ def read_scored(
 def _scored_rows(
     reading: Reading[ScoredRow], negatives: int, widths: set[int]
 ) -> Iterator[ScoredRow | Rejected]:
-    """Read the examples of a source; columns that have a stated role are called by it.
+    """Read the examples of a source, and add their numbers of hard negatives to ``widths``.
 
-    Args:
-        reading: The source.
-        negatives: Examples with fewer hard negatives are set aside.
-        widths: Gets the numbers of hard negatives.
+    Columns that have a stated role are called by it. Examples with fewer negatives are set aside.
     """
     schema = reading.schema
     progress = Progress("reading scored text", "rows")

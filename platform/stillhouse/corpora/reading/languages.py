@@ -88,14 +88,7 @@ def script_language(text: str) -> str:
 
 
 def recognised(texts: Iterable[str]) -> str:
-    """The language of some texts, by the script of the letters and the commonest words.
-
-    Args:
-        texts: The texts, of which the first are looked at.
-
-    Returns:
-        Its ISO 639-1 code; empty where it is not recognised.
-    """
+    """The ISO 639-1 code of the first texts' language, by script and commonest words; empty if not known."""
     text = " ".join(each[:_CHARACTERS] for each in islice(texts, _TEXTS)).lower()
     code = script_language(text)
     if code:

@@ -96,10 +96,6 @@ def moses_pair(folder: str, source: str, target: str, limit: int | None = None) 
 def read_parallel(corpus: ParallelCorpus, reading: Reading[Pair] | None = None) -> Iterator[Pair | Rejected]:
     """Read the pairs of a corpus in order, cleaned; rows with a missing or undecodable side are rejected.
 
-    Args:
-        corpus: The corpus.
-        reading: Learns what it is taken for.
-
     Raises:
         BadInput: If a file is missing or unreadable, the files differ in length, or a column does not exist.
     """

@@ -130,11 +130,7 @@ class _Drawn(Generic[T]):
 
 
 class Spool(Generic[T]):
-    """Rows that are gone through several times, one after another, in a file: memory holds nothing of them.
-
-    Args:
-        rows: The rows.
-    """
+    """Rows that are gone through several times, one after another, in a file: memory holds none of them."""
 
     def __init__(self, rows: Iterable[T]) -> None:
         self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)

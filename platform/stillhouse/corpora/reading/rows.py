@@ -56,12 +56,7 @@ _ZIP = b"PK\x03\x04"
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A row of a corpus that cannot be used.
-
-    Attributes:
-        raw: The text of the row, as far as it can be printed.
-        reason: Why it cannot be used.
-    """
+    """A row that cannot be used: its text, as far as it can be printed, and the reason."""
 
     raw: str
     reason: str
@@ -118,10 +113,7 @@ class Table:
         return f"{self.unit} {number} of {self.source}"
 
     def strict_rows(self, what: str = "") -> Iterator[tuple[int, Row]]:
-        """The rows of a published file; empty lines of JSON are left out.
-
-        Args:
-            what: A row of it, for messages.
+        """The rows of a published file, a row being ``what`` in messages; empty lines of JSON are left out.
 
         Raises:
             BadInput: A row is damaged; the message names it.
@@ -262,12 +254,9 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def published_table(path: Path, kind: str, delimiter: str = "") -> Table:
-    """Open a published file, whose rows are read by `Table.strict_rows`.
+    """Open a local file in UTF-8, whose rows are read by `Table.strict_rows`.
 
-    Args:
-        path: A local file in UTF-8; a delimited one has a header, and its rows any number of cells.
-        kind: One of the values of `TABLES`.
-        delimiter: Character between the cells.
+    A delimited one has a header, and its rows any number of cells. The kind is one of the values of `TABLES`.
 
     Raises:
         BadInput: It cannot be read.
@@ -302,14 +291,7 @@ def sniffed_kind(system: Any, path: str, encoding: str) -> str:
 
 
 def open_table(system: Any, path: str, kind: str, encoding: str, cells: Cells) -> Table:
-    """Open a file.
-
-    Args:
-        system: A pyarrow file system.
-        path: A file on it.
-        kind: One of the values of `TABLES`, or a key of `PLAIN`.
-        encoding: Encoding of a text file.
-        cells: How its cells are told apart, where it has delimiters.
+    """Open a file of a pyarrow file system; its kind is one of the values of `TABLES`, or a key of `PLAIN`.
 
     Raises:
         BadInput: The file is not what its name says, or cannot be read; so do the rows.

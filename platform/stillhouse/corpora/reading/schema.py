@@ -130,12 +130,7 @@ class Schema:
         return {role: list(map(str, names)) for role, names in listed.items()}
 
     def rows(self, table: Table, column: str | None = None) -> Numbered:
-        """The rows of a table; those that are not ``positive`` are rejected.
-
-        Args:
-            table: The table.
-            column: The only column that is needed, where there is no condition.
-        """
+        """The rows of a table, possibly with the given column alone; those not ``positive`` are rejected."""
         condition, unused = self.condition, Rejected("", f"not {self.positive} (not used)")
         for number, row in table.rows(None if condition else column):
             used = condition is None or isinstance(row, Rejected) or _meets(row, condition, table)
@@ -147,12 +142,7 @@ NAMED = Schema()
 
 
 def text_column(table: Table, schema: Schema, column: str = "") -> tuple[str, bool]:
-    """Choose the column with the text: as it is stated, of a usual name, or the only one.
-
-    Args:
-        table: The table.
-        schema: What is stated of its columns.
-        column: The column, where an option of its own names it.
+    """Choose the column with the text: the given one, the stated one, one of a usual name, or the only one.
 
     Returns:
         Its name, and whether nothing but its being the only one speaks for it.

@@ -120,9 +120,6 @@ class Reading(Generic[T]):
     def tables(self, encoding: str = "utf-8") -> Iterator[Table]:
         """Open the files of the source, one after the other; a corpus may be text without columns.
 
-        Args:
-            encoding: Encoding of text files.
-
         Raises:
             BadInput: There is no file, or one of another form.
         """
@@ -141,13 +138,7 @@ class Reading(Generic[T]):
                 yield open_table(system, file.path, form, encoding, Cells(schema.delimiter, schema.header))
 
     def opened(self, table: Table, roles: Mapping[str, str], unused: Iterable[str] = ()) -> None:
-        """Note the next table.
-
-        Args:
-            table: The table.
-            roles: Column of each role.
-            unused: Columns that are not used.
-        """
+        """Note the next table, with the column of each role and the columns that are not used."""
         self.files += 1
         self._forms.setdefault(table.form)
         for role, column in roles.items():
@@ -165,12 +156,7 @@ class Reading(Generic[T]):
             yield number, row if known else Rejected("", "not Unicode")
 
     def taken(self, rows: Iterable[T | Rejected], key: Callable[[T], bytes]) -> Iterator[T]:
-        """Those of some rows that can be used and are taken.
-
-        Args:
-            rows: The rows.
-            key: What tells rows apart.
-        """
+        """Those of some rows that can be used and are taken; the key tells rows apart."""
         keys: Callable[[T | Rejected], bytes | None]
         keys = lambda row: None if isinstance(row, Rejected) else key(row)  # noqa: E731
         return self.usable(self.taking.of(rows, keys))
@@ -232,10 +218,6 @@ def list_files(source: str, kind: str = CORPUS) -> Files:
 
     Files and folders whose names start with ``.`` or ``_`` are skipped, and so are the files of a folder of
     text that have no known suffix.
-
-    Args:
-        source: A file, folder or glob, local or under ``s3://`` or ``gs://``, or ``hf:``.
-        kind: What the source is, for messages.
 
     Raises:
         BadInput: If there are no files, or they cannot be listed.
@@ -342,13 +324,10 @@ def _remote_files(source: str, kind: str) -> tuple[Any, list[Any]]:
 
 
 def split_options(source: str) -> tuple[str, str]:
-    """Split off the options of a file system, such as ``?region=eu-west-1&scheme=http``.
+    """Split off the options of a file system, such as ``?region=eu-west-1``; without any they are empty.
 
     A ``?`` is otherwise a wildcard, as in ``part-?.txt``: options begin at a ``?`` after which nothing but
     ``name=value``, joined by ``&`` and without wildcards, follows.
-
-    Returns:
-        The address, and the options with their ``?``; the second is empty if there are none.
     """
     found = _OPTIONS.search(source)
     return (source[: found.start()], found[0]) if found else (source, "")

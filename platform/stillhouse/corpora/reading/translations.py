@@ -41,11 +41,6 @@ def write_parallel(
     ``parallel`` in the manifest has for every corpus its place and language, and the number of rows that were
     read, kept, dropped as duplicates, and set aside by reason.
 
-    Args:
-        workspace: Workspace for tables and rows.
-        corpora: One corpus or more.
-        label: Readable name of the examples.
-
     Raises:
         BadInput: As for `read_parallel`, or if there is no usable pair.
     """
@@ -100,15 +95,12 @@ def _spans(workspace: Workspace, examples: Examples, by: str) -> Iterator[tuple[
 def split_parallel(
     workspace: Workspace, examples: Examples, held_out: int
 ) -> tuple[Examples, Examples, Examples]:
-    """Split into training, dev and test pairs.
+    """Split what `write_parallel` wrote into training, dev and test pairs.
 
     The hash of a source's text decides whether it may be held out, and dev and test share no sources. The
     training pairs stay in the order of their corpora; the others are ordered by language.
 
-    Args:
-        workspace: Holds the examples.
-        examples: From `write_parallel`.
-        held_out: Pairs per language for dev, and the same number for test; at most a tenth of a language.
+    Of every language ``held_out`` pairs are for dev and as many for test, each at most a tenth of it.
 
     Raises:
         BadInput: If a language has too few pairs, or nothing is left to train on.
@@ -140,13 +132,7 @@ def split_parallel(
 def pairs_of_corpora(
     workspace: Workspace, examples: Examples, places: Collection[int], label: str
 ) -> Examples:
-    """Pick the pairs of some of the corpora that examples were written from.
-
-    Args:
-        workspace: Holds the examples.
-        examples: From `write_parallel`, or the training pairs of `split_parallel`.
-        places: Positions of the corpora, in the order in which they were written.
-        label: Readable name of the result.
+    """Pick the training pairs of some corpora, by their places in the order in which they were written.
 
     Raises:
         BadInput: If these corpora have no pair.

@@ -2,14 +2,14 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
-from rows import each_row
 
 from stillhouse.core.errors import BadInput
+from stillhouse.corpora import text_variation
 from stillhouse.corpora.published.glue import Row
-from stillhouse.corpora.text_variation import MASK, Rules, augment, with_synonyms
+from stillhouse.corpora.text_variation import MASK, augment, with_synonyms
 from stillhouse.corpora.wordnet import Synset, WordNet
 from stillhouse.losses.heads import UNLABELLED
 
@@ -20,19 +20,30 @@ SINGLE = [
     Row("The dog sees it.", None, 1),
 ]
 PAIRS = [Row(row.first, "The house likes the cat!", row.label) for row in SINGLE]
-NOTHING = {"mask": 0.0, "replace": 0.0, "ngram": 0.0}
+NOTHING = {"MASKED": 0.0, "REPLACED": 0.0, "NGRAM": 0.0}
 
 
 def tagger(words: Sequence[str]) -> list[str | None]:
     return ["n" if word in NOUNS else "v" if word in VERBS else None for word in words]
 
 
-def rules(**some: float) -> Rules:
-    return Rules(**{**NOTHING, **some})  # type: ignore[arg-type]
+Only = Callable[..., None]
 
 
-def test_masking_alone() -> None:
-    found = list(augment(SINGLE, tagger, copies=30, rules=rules(mask=0.3)))
+@pytest.fixture
+def only(monkeypatch: pytest.MonkeyPatch) -> Only:
+    """Set the probabilities of some rules, and turn the others off."""
+
+    def turned_off_but(**some: float) -> None:
+        for name, probability in {**NOTHING, **some}.items():
+            monkeypatch.setattr(text_variation, name, probability)
+
+    return turned_off_but
+
+
+def test_masking_alone(only: Only) -> None:
+    only(MASKED=0.3)
+    found = list(augment(SINGLE, tagger, copies=30))
     for row in found:
         assert row.second is None and row.label == UNLABELLED
         words = row.first.split()
@@ -48,8 +59,9 @@ def test_masking_alone() -> None:
         assert MASK in words
 
 
-def test_a_replacement_has_the_tag_of_the_word() -> None:
-    found = list(augment(SINGLE[:1], tagger, copies=60, rules=rules(replace=1.0)))
+def test_a_replacement_has_the_tag_of_the_word(only: Only) -> None:
+    only(REPLACED=1.0)
+    found = list(augment(SINGLE[:1], tagger, copies=60))
     assert found
     for row in found:
         the, noun, verb, again, other, mark = row.first.split()
@@ -57,18 +69,20 @@ def test_a_replacement_has_the_tag_of_the_word() -> None:
         assert {noun, other} <= NOUNS and verb in VERBS
 
 
-def test_replacements_are_drawn_by_frequency() -> None:
+def test_replacements_are_drawn_by_frequency(only: Only) -> None:
+    only(REPLACED=1.0)
     rows = [Row(f"{'cat ' * 6}{'dog ' * 3}house {at}", None, 0) for at in range(300)]
     drawn: Counter[str] = Counter()
-    for row in augment(rows, tagger, copies=1, rules=rules(replace=1.0)):
+    for row in augment(rows, tagger, copies=1):
         drawn.update(row.first.split()[:10])
     total = sum(drawn.values())
     for word, share in (("cat", 0.6), ("dog", 0.3), ("house", 0.1)):
         assert abs(drawn[word] / total - share) < 4 * math.sqrt(share * (1 - share) / total)
 
 
-def test_an_ngram_is_part_of_the_text() -> None:
-    found = list(augment(SINGLE[1:2], tagger, copies=200, rules=rules(ngram=1.0)))
+def test_an_ngram_is_part_of_the_text(only: Only) -> None:
+    only(NGRAM=1.0)
+    found = list(augment(SINGLE[1:2], tagger, copies=200))
     lengths = {len(row.first.split()) for row in found}
     assert lengths == {1, 2, 3, 4, 5}
     for row in found:
@@ -85,9 +99,9 @@ def test_probabilities_are_those_of_the_paper() -> None:
     assert abs(words.count(MASK) / len(words) - 0.1) < 0.02
 
 
-def test_each_side_of_a_pair_is_augmented_in_turn() -> None:
-    varied = rules(mask=1.0)
-    found = list(augment(PAIRS[:1], tagger, copies=3, rules=varied))
+def test_each_side_of_a_pair_is_augmented_in_turn(only: Only) -> None:
+    only(MASKED=1.0)
+    found = list(augment(PAIRS[:1], tagger, copies=3))
     all_masked = " ".join([MASK] * 6)
     assert found == [
         Row(all_masked, "The house likes the cat!", UNLABELLED),
@@ -96,10 +110,11 @@ def test_each_side_of_a_pair_is_augmented_in_turn() -> None:
     ]
 
 
-def test_copies_are_unique_and_differ_from_the_original() -> None:
-    assert list(augment(SINGLE, tagger, copies=5, rules=rules())) == []
+def test_copies_are_unique_and_differ_from_the_original(only: Only) -> None:
     found = [row.first for row in augment(SINGLE, tagger, copies=50)]
     assert len(found) == len(set(found)) and len(found) > 20
+    only()
+    assert list(augment(SINGLE, tagger, copies=5)) == []
 
 
 def test_the_seed_decides() -> None:
@@ -108,13 +123,7 @@ def test_the_seed_decides() -> None:
     assert list(augment(PAIRS, tagger, copies=6, seed=1, limit=4)) == one[:4]
 
 
-@each_row("values", [{"mask": -0.1}, {"mask": 0.6, "replace": 0.6}, {"ngram": 1.1}, {"longest": 0}])
-def test_rules_out_of_range_are_refused(values: dict[str, float]) -> None:
-    with pytest.raises(BadInput):
-        Rules(**values)  # type: ignore[arg-type]
-
-
-def test_other_values_out_of_range_are_refused() -> None:
+def test_values_out_of_range_are_refused() -> None:
     for copies, limit in ((0, 0), (1, -1)):
         with pytest.raises(BadInput):
             list(augment(SINGLE, tagger, copies=copies, limit=limit))

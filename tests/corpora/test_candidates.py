@@ -13,21 +13,19 @@ def test_gold_is_labelled_and_counted() -> None:
     assert picked.ids_QC.tolist() == RANKED[:, :3].tolist() and picked.ids_QC.dtype == np.int64
     assert picked.labels_QC.tolist() == [[False, True, False], [True, False, False], [False] * 3]
     assert picked.gold_counts_Q.tolist() == [1, 3, 2]
-    assert picked.forced == 0
 
 
 def test_forced_gold_replaces_the_lowest_ranks_and_no_gold_is_lost() -> None:
     picked = pick_candidates(RANKED, GOLD, 3, force_gold=True)
     assert picked.ids_QC.tolist() == [[5, 3, 1], [2, 0, 8], [7, 20, 30]]
     assert picked.labels_QC.tolist() == [[False, True, False], [True] * 3, [False, True, True]]
-    assert picked.forced == 4
     assert RANKED[1].tolist() == [2, 4, 6, 8, 0]
 
 
 def test_more_gold_than_candidates() -> None:
     picked = pick_candidates(RANKED[:1], [[8, 3, 7, 6]], 2, force_gold=True)
     assert picked.ids_QC.tolist() == [[6, 3]] and picked.labels_QC.all()
-    assert (picked.gold_counts_Q.tolist(), picked.forced) == ([4], 1)
+    assert picked.gold_counts_Q.tolist() == [4]
     assert pick_candidates(RANKED[:1], [[5, 3, 7]], 2, force_gold=True).ids_QC.tolist() == [[5, 3]]
 
 

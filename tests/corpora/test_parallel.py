@@ -151,7 +151,7 @@ def test_several_languages_become_one_artifact(tmp_path: Path, workspace: Worksp
         moses_pair(str(tmp_path), "en", "fr"),
         ParallelCorpus(str(tmp_path / "deu.txt"), language="de", limit=2),
     ]
-    examples = write_parallel(workspace, corpora, "talks")
+    examples = write_parallel(workspace, corpora)
     assert pairs_of(workspace, examples) == [*CLEANED, ("Go.", "Geh."), ("Go.", "Los!")]
     assert list(open_rows(workspace, examples)["source"]) == [0, 1, 2, 0, 0]
     assert [len(open_texts(workspace, examples.columns[name])) for name in ("source", "target")] == [3, 5]
@@ -168,7 +168,7 @@ def test_several_languages_become_one_artifact(tmp_path: Path, workspace: Worksp
     assert (german["rows"], german["read"], german["set_aside"]) == (2, 3, {})
     assert language_spans(workspace, examples) == [("fr", range(0, 3)), ("de", range(3, 5))]
     assert not list(workspace.root.glob(".parallel-*"))
-    again = write_parallel(workspace, corpora, "talks")
+    again = write_parallel(workspace, corpora)
     assert again.fingerprint == examples.fingerprint
     assert write_parallel(workspace, corpora[::-1]).fingerprint != examples.fingerprint
 

@@ -66,15 +66,12 @@ class Barrier:
         known: dict[bytes, str] = {}
         for name, tables in self.tables.items():
             for table in tables:
-                language = self._language(table)
-                for text in open_texts(self.workspace, table):
+                texts = open_texts(self.workspace, table)
+                language = recognised(texts)
+                for text in texts:
                     for part in (text, *_sentences(text, language)):
                         known.setdefault(dedup_key(part), name)
         return known
-
-    def _language(self, table: TextTable) -> str:
-        """The language of a table's texts; empty where it is not recognised."""
-        return recognised(open_texts(self.workspace, table))
 
     def bars(self, text: str, language: str = "", *, but: str = "") -> str:
         """Name an evaluator but ``but`` that measures with a cleaned text or a sentence of it; else empty."""
@@ -129,8 +126,9 @@ class Barrier:
         workspace, places = self.workspace, {"": 0, **{name: at + 1 for at, name in enumerate(self.tables)}}
         barred: dict[TextTable, IntArray] = {}
         for table in dict.fromkeys(examples.columns.values()):
-            language = self._language(table)
-            names = (self.bars(text, language, but=but) for text in open_texts(workspace, table))
+            texts = open_texts(workspace, table)
+            language = recognised(texts)
+            names = (self.bars(text, language, but=but) for text in texts)
             barred[table] = np.array([places[name] for name in names])
         rows = open_examples(workspace, examples)
         sides = [barred[examples.columns[name]][ids].reshape(len(ids), -1) for name, ids in rows.ids.items()]
@@ -142,8 +140,8 @@ class Barrier:
             return {"kept": None, "left_out": counts}
         rest, smaller, moved = restrict(rows, np.flatnonzero(by_N == 0)), {}, {}
         for table, place_N in barred.items():
-            texts = compress(open_texts(workspace, table), place_N == 0)
-            smaller[table] = write_texts(workspace, table.label, texts, deduplicate=False)
+            kept_texts = compress(open_texts(workspace, table), place_N == 0)
+            smaller[table] = write_texts(workspace, table.label, kept_texts, deduplicate=False)
             moved[table] = np.cumsum(place_N == 0) - 1
         columns = {name: smaller[table] for name, table in examples.columns.items()}
         ids = {name: moved[examples.columns[name]][each] for name, each in rest.ids.items()}

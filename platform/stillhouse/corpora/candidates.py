@@ -26,13 +26,11 @@ class Candidates:
         ids_QC: int64 document ids, nearest first; distinct within a claim.
         labels_QC: Whether each candidate is relevant.
         gold_counts_Q: int64 number of relevant documents per claim, including those outside the candidates.
-        forced: Number of relevant documents that were inserted although they are not among the C nearest.
     """
 
     ids_QC: npt.NDArray[np.int64]
     labels_QC: npt.NDArray[np.bool_]
     gold_counts_Q: npt.NDArray[np.int64]
-    forced: int
 
 
 def pick_candidates(ids_QK: IntArray, gold: Gold, c: int, *, force_gold: bool) -> Candidates:
@@ -50,17 +48,15 @@ def pick_candidates(ids_QK: IntArray, gold: Gold, c: int, *, force_gold: bool) -
     """
     _require_ranking(ids_QK, gold, (c,))
     ids_QC = np.array(ids_QK[:, :c], np.int64)
-    forced = 0
     for row, relevant in enumerate(gold):
         missing = sorted(set(relevant) - set(ids_QC[row].tolist()))
         if not force_gold or not missing:
             continue
         free = np.flatnonzero(~np.isin(ids_QC[row], list(relevant)))[-len(missing) :]
         ids_QC[row, free] = missing[: len(free)]
-        forced += len(free)
     labels_QC = np.array([np.isin(ids, list(relevant)) for ids, relevant in zip(ids_QC, gold, strict=True)])
     counts_Q = np.array([len(set(relevant)) for relevant in gold], np.int64)
-    return Candidates(ids_QC, labels_QC.reshape(ids_QC.shape), counts_Q, forced)
+    return Candidates(ids_QC, labels_QC.reshape(ids_QC.shape), counts_Q)
 
 
 def coverage(ids_QK: IntArray, gold: Gold, depths: Sequence[int]) -> dict[int, float]:

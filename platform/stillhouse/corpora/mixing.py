@@ -24,14 +24,16 @@ from stillhouse.corpora.reading.rows import Rejected
 from stillhouse.corpora.reading.sources import CORPUS, Reading, corpus_label, hub_name, list_files
 from stillhouse.corpora.row_shares import apportion
 from stillhouse.corpora.seen_keys import SeenKeys
-from stillhouse.corpora.splits import held_out_share
+from stillhouse.corpora.splits import LEAST_TEXTS, held_out_share
 from stillhouse.corpora.tables import TableWriter, open_texts, write_texts
 from stillhouse.values.data import TextTable
 
 VERSION = 3
-LEAST_TEXTS = 50
 _BLOCK = 4096
 _SPLITS = ("train", "dev", "test")
+
+Part = tuple[TextTable, int] | None
+"""The texts of one source, and their number; None where it has none."""
 
 
 @dataclass(frozen=True)
@@ -92,17 +94,11 @@ class MixSource:
 
 @dataclass(frozen=True)
 class Mixed:
-    """The parts of a mix; each list has one entry per source, None where a source has no text in it.
+    """The parts of a mix; each list has one entry per source."""
 
-    Attributes:
-        train: The texts to train on, and their number.
-        dev: Held-out texts for dev, and their number.
-        test: Held-out texts for the test, and their number.
-    """
-
-    train: list[tuple[TextTable, int] | None]
-    dev: list[tuple[TextTable, int] | None]
-    test: list[tuple[TextTable, int] | None]
+    train: list[Part]
+    dev: list[Part]
+    test: list[Part]
 
 
 def mix_texts(
@@ -148,7 +144,7 @@ def mix_texts(
 
     def read() -> dict[str, Any]:
         mixing = _Mixing(workspace, sources, barrier, count)
-        return {**vars(_divided(workspace, mixing.read(), held_out)), "left_out": mixing.left_out}
+        return {**_divided(workspace, mixing.read(), held_out), "left_out": mixing.left_out}
 
     made = read_once(workspace, note, read, refresh=refresh)
     barrier.report("texts", made["left_out"])
@@ -177,7 +173,7 @@ class _Mixing:
         self.counts = [0] * len(sources)
         self.ended = [source.share == 0 for source in sources]
 
-    def read(self) -> list[tuple[TextTable, int] | None]:
+    def read(self) -> list[Part]:
         """Read until there are ``count`` texts, or no source has any more."""
         count = self.count
         shares, progress = [source.share for source in self.sources], Progress("reading the mix", "texts")
@@ -237,12 +233,11 @@ class _Mixing:
             read = reading.taking.read
             if source.is_read:
                 reading.understood(number, rows=read, limit=f"{number:,} of {read:,} texts, its share").say()
-        parts = [
-            f"\n    {number:,} of {'' if reading.taking.stream else _rows_of(reading.taking, number)}"
-            f"{reading.label}"
-            for reading, number in zip(self.readings, self.counts, strict=True)
-            if number
-        ]
+        parts = []
+        for reading, number in zip(self.readings, self.counts, strict=True):
+            left_out = not reading.taking.stream and number < reading.taking.read
+            rows = f"{reading.taking.read:,} rows of " if left_out else ""
+            parts += [f"\n    {number:,} of {rows}{reading.label}"] if number else []
         total = sum(self.counts)
         require(
             total >= LEAST_TEXTS, f"texts of a mix >= {LEAST_TEXTS}", texts=total, remedy="Give more text."
@@ -250,15 +245,11 @@ class _Mixing:
         say(f"  mix of {total:,} texts:{''.join(parts)}")
 
 
-def _rows_of(taking: Taking[Any], number: int) -> str:
-    return f"{taking.read:,} rows of " if number < taking.read else ""
-
-
-def _divided(workspace: Workspace, pools: Sequence[tuple[TextTable, int] | None], held_out: int) -> Mixed:
+def _divided(workspace: Workspace, pools: Sequence[Part], held_out: int) -> dict[str, list[Part]]:
     """Divide the texts of every source into training, dev and test texts, in their order."""
     total = sum(pool[1] for pool in pools if pool is not None)
     fraction = held_out_share(total, held_out)
-    parts: dict[str, list[tuple[TextTable, int] | None]] = {split: [] for split in _SPLITS}
+    parts: dict[str, list[Part]] = {split: [] for split in _SPLITS}
     for pool in pools:
         if pool is None:
             for split in _SPLITS:
@@ -268,24 +259,19 @@ def _divided(workspace: Workspace, pools: Sequence[tuple[TextTable, int] | None]
         split_N = _splits(open_texts(workspace, table), rows, int(fraction * rows))
         for number, split in enumerate(_SPLITS):
             kept = split_N == number
-            written = (
-                write_texts(
-                    workspace,
-                    f"{table.label}-{split}",
-                    (text for text, inside in zip(open_texts(workspace, table), kept, strict=True) if inside),
-                    deduplicate=False,
-                    origin={"mix": table.sha256},
-                )
-                if kept.any()
-                else None
-            )
-            parts[split].append((written, int(kept.sum())) if written is not None else None)
+            if not kept.any():
+                parts[split].append(None)
+                continue
+            texts, origin = itertools.compress(open_texts(workspace, table), kept), {"mix": table.sha256}
+            label = f"{table.label}-{split}"
+            written = write_texts(workspace, label, texts, deduplicate=False, origin=origin)
+            parts[split].append((written, int(kept.sum())))
     if not any(parts["dev"]):
         raise BadInput(
             f"the sources of a mix must give texts to hold out, but {held_out} of {total:,} texts is less "
             "than one per source. Raise sentences.held_out, or take more texts."
         )
-    return Mixed(**parts)
+    return parts
 
 
 def _splits(texts: Iterable[str], rows: int, held_out: int) -> IntArray:

@@ -82,10 +82,6 @@ class _Split:
     topics: Path
     queries: frozenset[str] | None = None
 
-    @property
-    def files(self) -> tuple[Path, Path, Path]:
-        return self.layout.documents, self.topics, self.judgements
-
 
 def check_task(files: TaskFiles) -> None:
     """Refuse splits that do not exist, are empty or share queries. Passages are not read.
@@ -107,7 +103,9 @@ def read_task(workspace: Workspace, files: TaskFiles, *, refresh: bool = False) 
     signature = {
         "version": VERSION,
         "files": [
-            [str(path), path.stat().st_size, path.stat().st_mtime_ns] for s in splits for path in s.files
+            [str(path), path.stat().st_size, path.stat().st_mtime_ns]
+            for part in splits
+            for path in (part.layout.documents, part.topics, part.judgements)
         ],
         "queries": [None if s.queries is None else sorted(s.queries) for s in splits],
         **({"drop_own_ids": True} if files.drop_own_ids else {}),

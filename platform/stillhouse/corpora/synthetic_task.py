@@ -156,8 +156,12 @@ def _chosen(
         if cloze is not None:
             found.append(cloze)
         elif len(others) < passages:
-            others.append(_block(split_sentences(text, language), _place(seed, text)[0], unit))
-    found = list(_unambiguous(found, others))
+            sentences = split_sentences(text, language)
+            paragraph = _paragraph(_place(seed, text)[0] % len(sentences), len(sentences), unit)
+            others.append(" ".join(sentences[each] for each in paragraph))
+    everything = "\n".join([*(each.passage for each in found), *others]).casefold()
+    # A query that a passage contains has more than one answer.
+    found = [each for each in found if each.query.casefold() not in everything]
     return found, others[: max(0, passages - len(found))]
 
 
@@ -180,27 +184,13 @@ def _cloze(text: str, unit: str, seed: int, language: str) -> Cloze | None:
 
 def _passage(sentences: Sequence[str], at: int, unit: str) -> str:
     """The paragraph of a sentence without it."""
-    first, last = (0, len(sentences)) if unit == "document" else _span(at, len(sentences))
-    return " ".join(sentences[each] for each in range(first, last) if each != at)
+    return " ".join(sentences[each] for each in _paragraph(at, len(sentences), unit) if each != at)
 
 
-def _block(sentences: Sequence[str], draw: int, unit: str) -> str:
-    """A paragraph of a text that no query was taken from."""
-    first, last = (0, len(sentences)) if unit == "document" else _span(draw % len(sentences), len(sentences))
-    return " ".join(sentences[first:last])
-
-
-def _span(at: int, count: int) -> tuple[int, int]:
-    first = at // PARAGRAPH * PARAGRAPH
-    return first, min(count, first + PARAGRAPH)
-
-
-def _unambiguous(found: Sequence[Cloze], others: Sequence[str]) -> Iterator[Cloze]:
-    """The queries that no other passage contains."""
-    everything = "\n".join([*(each.passage for each in found), *others]).casefold()
-    for each in found:
-        if each.query.casefold() not in everything:
-            yield each
+def _paragraph(at: int, count: int, unit: str) -> range:
+    """The places of the sentences of a paragraph, given one of them and the number in the text."""
+    first, most = (0, count) if unit == "document" else (at // PARAGRAPH * PARAGRAPH, PARAGRAPH)
+    return range(first, min(count, first + most))
 
 
 def _written(
@@ -211,19 +201,10 @@ def _written(
     shown.sort(key=lambda pair: _place(seed, pair[0]))
     qrels_N3 = np.array([[at, row, 1] for row, (_, at) in enumerate(shown) if at >= 0])
     origin = {"synthetic": True, "seed": seed}
-    queries = write_texts(
-        workspace,
-        f"synthetic-{split}-queries",
-        (each.query for each in chosen),
-        deduplicate=False,
-        origin=origin,
-    )
-    passages = write_texts(
-        workspace,
-        f"synthetic-{split}-passages",
-        (text for text, _ in shown),
-        deduplicate=False,
-        origin=origin,
+    texts = {"queries": [each.query for each in chosen], "passages": [text for text, _ in shown]}
+    queries, passages = (
+        write_texts(workspace, f"synthetic-{split}-{name}", each, deduplicate=False, origin=origin)
+        for name, each in texts.items()
     )
     return write_collection(workspace, f"synthetic-{split}", queries, passages, qrels_N3)
 

@@ -331,26 +331,20 @@ class Texts:
         return list(self._column(index).to_pylist())
 
     def _read(self, index: int) -> Any:
+        path = self._paths[index]
         try:
-            return pq.read_table(intact(self._paths[index]), columns=["text"], memory_map=True)["text"]
+            return pq.read_table(intact(path), columns=["text"], memory_map=True)["text"]
         except FileNotFoundError:
             raise Hindered(
-                f"{self._paths[index]} must exist, but it does not. Run the same command again: it makes "
-                "what is missing."
+                f"{path} must exist, but it does not. Run the same command again: it makes what is missing."
             ) from None
-        except OSError as error:
-            if error.errno:
-                raise blocked(self._paths[index], error) from None
-            raise _unreadable(self._paths[index], error) from None
-        except pa.ArrowInvalid as error:
-            raise _unreadable(self._paths[index], error) from None
-
-
-def _unreadable(path: Path, error: Exception) -> Hindered:
-    return Hindered(
-        f"{path} must be a complete Parquet file, but reading it failed: {error}. Remove the {MANIFEST} "
-        "beside it and run the same command again: it makes what is missing."
-    )
+        except (OSError, pa.ArrowInvalid) as error:
+            if isinstance(error, OSError) and error.errno:
+                raise blocked(path, error) from None
+            raise Hindered(
+                f"{path} must be a complete Parquet file, but reading it failed: {error}. Remove the "
+                f"{MANIFEST} beside it and run the same command again: it makes what is missing."
+            ) from None
 
 
 def open_texts(workspace: Workspace, table: TextTable) -> Texts:
@@ -588,8 +582,7 @@ def sampled_judgements(judgements: Judgements, rows: IntArray) -> Judgements:
 
 def _check_ids(workspace: Workspace, name: str, table: TextTable, ids: IntArray) -> None:
     rows = int(read_manifest(workspace.path(table))["rows"])
-    inside = bool(ids.size == 0 or (0 <= ids.min() and ids.max() < rows))
-    if not inside:
+    if ids.size and not (0 <= ids.min() and ids.max() < rows):
         raise BadInput(f"row ids of {name} must be in [0, {rows}), but are in [{ids.min()}, {ids.max()}].")
 
 

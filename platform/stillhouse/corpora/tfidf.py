@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +21,12 @@ from stillhouse.core.artifacts import replacing
 from stillhouse.core.errors import require
 from stillhouse.core.machine import cores
 from stillhouse.corpora.reading.languages import UNSPACED
+from stillhouse.corpora.tables import Texts
 
 Scores = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
 Progress = Callable[[int, int], None]
+Documents = Sequence[str] | Texts
 
 PART = 1 << 16
 """Documents that are read at once."""
@@ -34,18 +35,6 @@ BLOCK_CELLS = 1 << 23
 _KEEP_SECONDS = 60.0
 _WORD = re.compile(r"\b\w\w+\b")
 _DIGITS = 10
-
-
-class Documents(Protocol):
-    """Texts that are read slice by slice, such as a list or a table."""
-
-    def __len__(self) -> int:
-        """The number of texts."""
-        ...
-
-    def __getitem__(self, part: slice, /) -> Sequence[str]:
-        """Some consecutive texts."""
-        ...
 
 
 class TfIdf:

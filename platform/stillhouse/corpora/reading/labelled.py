@@ -99,8 +99,7 @@ def read_labelled(
             columns = ["query", "passage", *(["negative"] if marco.has_negatives else [])]
             tables = iter([Table(source, "MS MARCO's files", columns, lambda _: enumerate(rows))])
         triples = reading.kept(tables, negatives, all_of_them=by_ids)
-        given = bool(next(iter(triples))[2])
-        made = write_triples(workspace, source, triples, given=given)
+        made = write_triples(workspace, source, triples)
         reading.of_triples(triples, by_ids=by_ids).say()
         return made
 
@@ -256,7 +255,6 @@ def write_triples(
     source: str,
     triples: Iterable[Triple],
     *,
-    given: bool,
     label: str = "labelled",
     values: Mapping[str, ValueArray] | None = None,
 ) -> Examples:
@@ -266,7 +264,6 @@ def write_triples(
         workspace: Workspace for the tables.
         source: Where they come from, for the tables' manifests.
         triples: Query, passage, and hard negatives, of which all triples have equally many.
-        given: Whether there are hard negatives.
         label: Readable name of the examples.
         values: Labels or scores of the triples.
     """
@@ -283,7 +280,7 @@ def write_triples(
         columns = {"query": asked.publish({label: source}), "passage": table}
     rows_N, rows_NK = (np.concatenate(side) for side in zip(*found, strict=True))
     rows = {"query": rows_N, "passage": rows_NK[:, 0]}
-    if given:
+    if rows_NK.shape[1] > 1:
         columns["negatives"], rows["negatives"] = table, rows_NK[:, 1:]
     return write_rows(workspace, columns, rows, label, values=values)
 
@@ -332,7 +329,7 @@ def read_scored(
         scores = (score for row in kept for score in row.scores[: 1 + width])
         values = {SCORES: np.fromiter(scores, np.float32).reshape(-1, 1 + width)}
         triples = ((query, passages[0], passages[1 : 1 + width]) for query, passages, _ in kept)
-        made = write_triples(workspace, source, triples, given=True, label="scored", values=values)
+        made = write_triples(workspace, source, triples, label="scored", values=values)
         reading.understood(len(kept), note=f"{width} hard negatives each{further}").say()
         return made
 

@@ -33,9 +33,7 @@ _AT_ONCE = 16_384
 _ORIGIN = {"parallel": True}
 
 
-def write_parallel(
-    workspace: Workspace, corpora: Sequence[ParallelCorpus], label: str = "parallel"
-) -> Examples:
+def write_parallel(workspace: Workspace, corpora: Sequence[ParallelCorpus]) -> Examples:
     """Write corpora, one after the other, as examples without duplicate pairs.
 
     ``parallel`` in the manifest has for every corpus its place and language, and the number of rows that were
@@ -46,8 +44,8 @@ def write_parallel(
     """
     require(len(corpora) > 0, "parallel corpora >= 1", corpora=len(corpora))
     with (
-        ColumnWriter(workspace, f"{label}-source") as sources,
-        ColumnWriter(workspace, f"{label}-target") as targets,
+        ColumnWriter(workspace, "parallel-source") as sources,
+        ColumnWriter(workspace, "parallel-target") as targets,
     ):
         parts, readings = [np.empty((2, 0), np.int64)], []
         for corpus in corpora:
@@ -67,7 +65,7 @@ def write_parallel(
     kept = np.bincount(np.searchsorted(ends, first_N, side="right"), minlength=len(ends)).tolist()
     notes = [_noted(place, corpora[place], reading, kept[place]) for place, reading in enumerate(readings)]
     rows = {"source": source_N[first_N], "target": target_N[first_N]}
-    return write_rows(workspace, tables, rows, label, {RUNS: notes})
+    return write_rows(workspace, tables, rows, "parallel", {RUNS: notes})
 
 
 def language_spans(workspace: Workspace, examples: Examples) -> list[tuple[str, range]]:
@@ -154,8 +152,7 @@ def _picked(workspace: Workspace, examples: Examples, kept: IntArray, label: str
 def _places(workspace: Workspace, table: TextTable) -> npt.NDArray[np.uint64]:
     """Hash every text to a number."""
     texts = open_texts(workspace, table)
-    shards = (texts.shard(index) for index in range(len(texts.shard_starts)))
-    hashes = (blake2b(text.encode(), digest_size=8).digest() for shard in shards for text in shard)
+    hashes = (blake2b(text.encode(), digest_size=8).digest() for text in texts)
     return np.frombuffer(b"".join(hashes), dtype=np.uint64)
 
 

@@ -10,7 +10,7 @@ from stillhouse.core.artifacts import Workspace, read_manifest, remove
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.pydocs import pydocs_corpus as module
 from stillhouse.corpora.pydocs.docstrings import docstrings
-from stillhouse.corpora.pydocs.extraction import installed_packages, split_of
+from stillhouse.corpora.pydocs.extraction import Package, installed_packages, split_of
 from stillhouse.corpora.pydocs.prose import outline, readable
 from stillhouse.corpora.pydocs.pydocs_corpus import Pydocs, pydocs
 from stillhouse.corpora.read_once import noted
@@ -65,13 +65,25 @@ def site_packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+def install(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the folders of a root for the installed packages."""
+
+    def found() -> list[Package]:
+        folders = (folder for folder in sorted(root.iterdir()) if folder.is_dir())
+        return [Package(folder.name, "unknown", folder) for folder in folders]
+
+    monkeypatch.setattr(module, "installed_packages", found)
+
+
 Select = Callable[..., Pydocs]
 
 
 @pytest.fixture
-def select(workspace: Workspace, site_packages: Path) -> Select:
-    def selected(**changes: int | bool | None) -> Pydocs:
-        return pydocs(workspace, roots=[site_packages], **{**SIZES, **changes})
+def select(workspace: Workspace, site_packages: Path, monkeypatch: pytest.MonkeyPatch) -> Select:
+    install(site_packages, monkeypatch)
+
+    def selected(**changes: Any) -> Pydocs:
+        return pydocs(workspace, **{**SIZES, **changes})
 
     return selected
 
@@ -133,10 +145,8 @@ def test_answers_are_the_rest_of_the_docstring(
         assert len(passage.split()) >= 8
 
 
-def test_the_texts_do_not_depend_on_where_they_are_built(
-    workspace: Workspace, select: Select, site_packages: Path, tmp_path: Path
-) -> None:
-    other = pydocs(Workspace(tmp_path / "other"), roots=[site_packages], **SIZES)
+def test_the_texts_do_not_depend_on_where_they_are_built(select: Select, tmp_path: Path) -> None:
+    other = pydocs(Workspace(tmp_path / "other"), **SIZES)
     assert select() == other
 
 
@@ -160,29 +170,32 @@ def test_extraction_runs_once(workspace: Workspace, select: Select, monkeypatch:
     assert select(sentences=20, refresh=True) == first
 
 
-def test_refresh_reads_changed_files(workspace: Workspace, tmp_path: Path) -> None:
+def test_refresh_reads_changed_files(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "site", monkeypatch)
     draw = random.Random(1)
     for i in range(60):
         (tmp_path / "site" / f"pack{i}").mkdir(parents=True)
         (tmp_path / "site" / f"pack{i}" / "code.py").write_text(_module(draw))
-    first = pydocs(workspace, roots=[tmp_path / "site"], **SIZES)
+    first = pydocs(workspace, **SIZES)
     name = next(f"new{i}" for i in range(99) if split_of(f"new{i}") == "train")
     (tmp_path / "site" / name).mkdir()
     (tmp_path / "site" / name / "a.py").write_text('"""Here stands an entirely unheard sentence."""\n')
-    assert pydocs(workspace, roots=[tmp_path / "site"], **SIZES) == first
-    second = pydocs(workspace, roots=[tmp_path / "site"], refresh=True, **SIZES)
+    assert pydocs(workspace, **SIZES) == first
+    second = pydocs(workspace, refresh=True, **SIZES)
     added = set(all_texts(workspace, second.sentences)) - set(all_texts(workspace, first.sentences))
     assert added == {"Here stands an entirely unheard sentence."}
     assert second.test == first.test
 
 
-def test_hostile_files_are_skipped_and_counted(workspace: Workspace, site_packages: Path) -> None:
+def test_hostile_files_are_skipped_and_counted(workspace: Workspace, select: Select) -> None:
     calls: list[tuple[int, int]] = []
 
     def progress(done: int, total: int) -> None:
         calls.append((done, total))
 
-    docs = pydocs(workspace, roots=[site_packages], progress=progress, **SIZES)
+    docs = select(progress=progress)
     everything = all_texts(workspace, docs.sentences)
     everything += all_texts(workspace, docs.dev_sentences) + all_texts(workspace, docs.test_sentences)
     assert not [text for text in everything if "Never" in text]

@@ -117,13 +117,7 @@ def mix_texts(
     source that ends before its share is reached is reported, and the others give what is missing, in
     proportion to their shares. Which texts are held out depends on their hashes alone.
 
-    Args:
-        workspace: Workspace for the tables.
-        sources: The corpora.
-        count: Number of texts, those held out included.
-        held_out: Texts for dev and for test each, from every source in proportion (`held_out_share`).
-        barrier: What is measured with, and may not be in the mix; it is told the numbers.
-        refresh: Ignore the cache and read the corpora again.
+    Texts for dev and for test, ``held_out`` each, are of every source in proportion (`held_out_share`).
 
     Raises:
         BadInput: A source has no usable text, or all of them have fewer than 50.

@@ -32,14 +32,9 @@ def apportion(total: int, shares: Sequence[float]) -> list[int]:
 
 
 def sample_rows(groups_N: ValueArray, fraction: float, seed: int = 0) -> IntArray:
-    """Sample a share of the rows, in their order, with the groups in proportion.
+    """Sample a share of the rows, in their order, with the groups, such as labels, in proportion.
 
     A smaller share with the same seed is part of a larger one. Every group keeps at least one row.
-
-    Args:
-        groups_N: The group of each row, such as its label.
-        fraction: Share of the rows, in (0, 1].
-        seed: Seed for row sampling.
 
     Raises:
         BadInput: If ``fraction`` is out of range, or there are no rows.

@@ -62,14 +62,8 @@ def synthetic_task(
 ) -> SearchTask:
     """Make queries from a corpus; the texts that they come from are held out.
 
-    Args:
-        workspace: Workspace for the tables.
-        source: The corpus; each row of it is one text, of one or several paragraphs.
-        options: How the corpus is read; it is not split into sentences.
-        unit: ``paragraph`` takes up to five consecutive sentences of a text as a passage, ``document`` all.
-        sizes: Number of queries and passages.
-        seed: Seed for choosing texts and sentences.
-        refresh: Ignore the cache and read the corpus again.
+    Each row of the corpus is one text, of one or several paragraphs; it is not split into sentences. The unit
+    ``paragraph`` takes up to five consecutive sentences of a text as a passage, ``document`` all.
 
     Raises:
         BadInput: If too few texts have several sentences.

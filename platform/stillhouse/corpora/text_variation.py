@@ -37,13 +37,8 @@ def augment(
     For pairs, the first text, the second text and both are varied in turn. The random draws depend only on
     the seed, the row's position and the copy. New rows are `UNLABELLED`, since the teacher labels them.
 
-    Args:
-        rows: Rows to vary, labelled or not; they are not part of the result.
-        tagger: Maps words to tags.
-        copies: Variants per row.
-        limit: Number of new rows after which to stop, with the first copy of every row before any second;
-            0 means no limit. SRA stops at 800 000 for SST-2 and MRPC.
-        seed: Seed for all random draws.
+    After ``limit`` new rows it stops, with the first copy of every row before any second; 0 is no limit. SRA
+    stops at 800 000 for SST-2 and MRPC.
 
     Raises:
         BadInput: If ``copies < 1`` or ``limit < 0``.
@@ -72,11 +67,7 @@ def with_synonyms(
 ) -> Iterator[str]:
     """Replace words by synonyms of any of their senses; spaces and punctuation are kept.
 
-    Args:
-        texts: Texts to change; each gives one text.
-        wordnet: The synonyms.
-        probability: Probability that a word with synonyms is replaced; IBKD does not report it.
-        seed: Seed for replacing words; the draws for a text depend only on the seed and its position.
+    IBKD does not report the probability. The draws for a text depend only on the seed and its position.
 
     Raises:
         BadInput: If ``probability`` is outside (0, 1].

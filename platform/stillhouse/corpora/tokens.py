@@ -36,12 +36,7 @@ def build_tokens(
 ) -> None:
     """Tokenise a text table unless it is done already; other processes that need it wait.
 
-    Args:
-        workspace: Holds the texts, and gets the tokens.
-        token_table: The texts, and how to tokenise them.
-        progress: Called with the number of rows done and the number of all rows.
-        pieces: Yields the ids and the offsets of consecutive rows, from the first to the last; None makes
-            them in this process.
+    Pieces are the ids and the offsets of consecutive rows, all of them; None makes them in this process.
 
     Raises:
         BadInput: If the texts are not finished, the tokenizer cannot be used, or the disk is full.
@@ -75,7 +70,7 @@ class TokenReader:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         manifest = read_manifest(folder)
-        self.pad_id, self.max_length = int(manifest["pad_id"]), int(manifest["max_length"])
+        self.pad_id = int(manifest["pad_id"])
         self._ids = _mapped(folder / "ids.npy", np.dtype(np.int32), manifest["tokens"])
         self._offsets = _mapped(folder / "offsets.npy", np.dtype(np.int64), manifest["rows"] + 1)
 

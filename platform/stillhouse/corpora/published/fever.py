@@ -50,18 +50,10 @@ _DOC = re.compile(r'<doc\b[^>]*?\btitle="([^"]*)"[^>]*>(.*?)</doc>', re.DOTALL)
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim whose relevant documents are all available.
-
-    Attributes:
-        id: FEVER's number.
-        text: Text of the claim.
-        label: ``SUPPORTS`` or ``REFUTES``.
-        gold: Rows of its evidence pages, ascending.
-    """
+    """A claim and the rows of its evidence pages, ascending, all of which are available."""
 
     id: int
     text: str
-    label: str
     gold: tuple[int, ...]
 
 
@@ -70,15 +62,13 @@ class Fever:
     """Claims by split, and the documents that they are about.
 
     Attributes:
-        titles: Distinct titles of the documents.
-        documents: Title and text of each document in one line.
+        documents: Title and text of each document in one line; the titles differ.
         splits: ``train``, ``dev`` and ``test`` to claims in the order of the file.
         summary: What was read, kept and dropped, in one line.
         unlabelled: Texts of the dropped claims that the hash of their text puts into the training split:
             without evidence, or without all its pages. None of them equals another claim.
     """
 
-    titles: list[str]
     documents: list[str]
     splits: Mapping[str, list[Claim]]
     summary: str
@@ -116,9 +106,7 @@ def read_fever(claims: Path | Sequence[Path], pages: Path, *, split_by: str = "c
     usable = []
     for one in joined:
         if one.titles <= rows.keys():
-            usable.append(
-                Claim(one.id, one.text, one.label, tuple(sorted(rows[each] for each in one.titles)))
-            )
+            usable.append(Claim(one.id, one.text, tuple(sorted(rows[each] for each in one.titles))))
         else:
             dropped["claims with an evidence page that is missing"] += 1
             bare.append(one.text)
@@ -148,7 +136,7 @@ def read_fever(claims: Path | Sequence[Path], pages: Path, *, split_by: str = "c
         f"{', '.join(f'{len(claims)} {name}' for name, claims in splits.items())} claims and "
         f"{len(documents)} documents; dropped {lost}"
     )
-    return Fever(titles, documents, splits, summary, unlabelled)
+    return Fever(documents, splits, summary, unlabelled)
 
 
 def page_title(page: str) -> str:

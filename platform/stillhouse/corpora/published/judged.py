@@ -46,14 +46,7 @@ GAIN_NAMES = ("score", "relevance", "rel", "gain", "label", "grade", "judgement"
 
 
 class Entry(NamedTuple):
-    """A passage or a query.
-
-    Attributes:
-        id: Its id in the files.
-        text: Title and text.
-        line: Line on which it begins.
-        body: Its text without the title; empty where that is all of it.
-    """
+    """A passage or query: its id, title and text, first line, and its text alone where it has a title."""
 
     id: str
     text: str
@@ -224,12 +217,8 @@ def open_split(
 ) -> JudgedCollection:
     """Open a collection with one file of judgements, which is checked against the passages.
 
-    Args:
-        layout: The collection's files.
-        judgements: The file of judgements.
-        topics: The file of queries.
-        drop_own_ids: Whether no query finds a passage with its own id, unless the pair is judged, even where
-            the passage has another text.
+    With ``drop_own_ids`` no query finds a passage with its own id, unless the pair is judged, even where the
+    passage has another text.
 
     Raises:
         BadInput: If a file is missing or malformed, or names an unknown id; the message names the line.

@@ -48,12 +48,7 @@ def id_texts(path: Path) -> Iterator[tuple[int, str, str]]:
 
 @dataclass(frozen=True)
 class MarcoPairs:
-    """Files with pairs to fine-tune on.
-
-    Attributes:
-        pairs: The judgements or the triples.
-        texts: The passages and the queries that their ids name; none for triples of texts.
-    """
+    """Judgements or triples to fine-tune on, and the passages and queries that their ids name, if any."""
 
     pairs: Path
     texts: tuple[Path, ...] = ()
@@ -86,7 +81,7 @@ class MarcoPairs:
         lines = self._cells(3 if triples else 4)
         named = ((at, tuple(cells) if triples else (cells[0], cells[2])) for at, cells in lines)
         width = 3 if negatives else 2
-        found = list(taking.of(named, lambda line: "\t".join(line[1][:width]).encode()))
+        found: list[Any] = list(taking.of(named, lambda line: "\t".join(line[1][:width]).encode()))
         queries = _named(self.texts[1], {ids[0] for _, ids in found})
         passages = _named(self.texts[0], {each for _, ids in found for each in ids[1:]})
         for at, (query, *named) in found:

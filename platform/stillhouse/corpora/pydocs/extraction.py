@@ -93,12 +93,6 @@ def installed_packages() -> list[Package]:
     return found
 
 
-def packages_below(roots: Sequence[Path]) -> list[Package]:
-    """Treat every folder below the roots as a package."""
-    folders = [folder for root in roots for folder in sorted(root.iterdir()) if folder.is_dir()]
-    return [Package(folder.name, "unknown", folder) for folder in folders]
-
-
 def split_of(group: str) -> str:
     """Choose the split of a group of modules by the hash of its name."""
     place = int.from_bytes(blake2b(group.encode(), digest_size=8).digest()) % 100

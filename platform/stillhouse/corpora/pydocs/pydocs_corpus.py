@@ -5,7 +5,7 @@ fine-tuning, and a documentation search for evaluation. Dev and test come from s
 their texts is among the training texts. The docstrings are extracted once; selecting from them takes seconds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import require
-from stillhouse.corpora.pydocs.extraction import Progress, extract, installed_packages, packages_below
+from stillhouse.corpora.pydocs.extraction import Progress, extract, installed_packages
 from stillhouse.corpora.read_once import note_path, noted, read_once
 from stillhouse.corpora.tables import Texts, open_texts, write_collection, write_rows, write_texts
 from stillhouse.values.data import Collection, Examples, TextTable
@@ -49,23 +49,11 @@ def pydocs(
     seed: int = 0,
     refresh: bool = False,
     progress: Progress | None = None,
-    roots: Sequence[Path] | None = None,
 ) -> Pydocs:
     """Select from the corpus, and extract it first if needed.
 
-    Args:
-        workspace: Workspace for the corpus and the selection.
-        sentences: Training sentences; None takes all.
-        pairs: Training pairs; None takes all.
-        dev_queries: Queries of the dev search, each with one relevant passage.
-        dev_passages: Passages of the dev search, including the relevant ones.
-        test_queries: Queries of the test search.
-        test_passages: Passages of the test search.
-        held_out_sentences: Most dev sentences, and most test sentences.
-        seed: Seed for the selection; a smaller selection is part of a larger one with the same seed.
-        refresh: Extract again from the currently installed packages.
-        progress: Called with the number of source files done and of all source files while extracting.
-        roots: Folders of packages to read instead of the installed ones.
+    None takes all sentences or pairs. The passages of a search include the relevant one of each query.
+    A smaller selection is part of a larger one with the same seed.
 
     Raises:
         BadInput: If more is requested than exists.
@@ -80,7 +68,7 @@ def pydocs(
     }
     for name, size in sizes.items():
         require(size is None or size > 0, f"{name} > 0", got=size)
-    tables = _extracted(workspace, refresh, progress, roots)
+    tables = _extracted(workspace, refresh, progress)
     signature = {**sizes, "held_out_sentences": held_out_sentences, "seed": seed, "tables": tables}
     note = note_path(workspace, "pydocs-selection", signature)
 
@@ -100,27 +88,22 @@ def pydocs(
 
 def is_extracted(workspace: Workspace) -> bool:
     """Whether the docstrings of the installed packages have been extracted; otherwise that takes minutes."""
-    return noted(workspace, _note(workspace, None)) is not None
+    return noted(workspace, _note(workspace)) is not None
 
 
-def _note(workspace: Workspace, where: list[str] | None) -> Path:
-    return note_path(workspace, "pydocs", {"version": VERSION, "roots": where})
+def _note(workspace: Workspace) -> Path:
+    return note_path(workspace, "pydocs", {"version": VERSION, "roots": None})
 
 
-def _extracted(
-    workspace: Workspace, refresh: bool, progress: Progress | None, roots: Sequence[Path] | None
-) -> dict[str, TextTable]:
+def _extracted(workspace: Workspace, refresh: bool, progress: Progress | None) -> dict[str, TextTable]:
     """Return the tables of the whole corpus by name; once extracted, later installations do not matter."""
-    where = None if roots is None else [str(root) for root in roots]
 
     def read() -> dict[str, Any]:
-        packages = installed_packages() if roots is None else packages_below(roots)
+        packages = installed_packages()
         versions = {package.name: package.version for package in packages}
         return {"tables": extract(workspace, packages, progress), "packages": versions}
 
-    tables: dict[str, TextTable] = read_once(workspace, _note(workspace, where), read, refresh=refresh)[
-        "tables"
-    ]
+    tables: dict[str, TextTable] = read_once(workspace, _note(workspace), read, refresh=refresh)["tables"]
     return tables
 
 
@@ -131,7 +114,7 @@ class _Selection:
     seed: int
 
     def texts(self, name: str, size: int | None, label: str) -> TextTable:
-        texts = self._everything(name)
+        texts = list(self.all[name])
         return self._write(label, [texts[row] for row in self._first(texts, size, label)])
 
     def held_out(self, split: str, size: int) -> TextTable:
@@ -139,7 +122,7 @@ class _Selection:
         return self.texts(f"{split}_sentences", min(size, available), f"{split}-sentences")
 
     def pairs(self, size: int | None) -> Examples:
-        queries, passages = self._everything("train_queries"), self._everything("train_passages")
+        queries, passages = list(self.all["train_queries"]), list(self.all["train_passages"])
         rows = self._first(queries, size, "pairs")
         columns = {
             "query": self._write("queries", [queries[row] for row in rows]),
@@ -152,7 +135,7 @@ class _Selection:
         """Select queries, their answers, and other passages of the same modules, in random order."""
         name = {"queries": f"{split}_queries", "passages": f"{split}_passages"}
         require(queries <= passages, f"{name['queries']} <= {name['passages']}", got=(queries, passages))
-        all_queries, searched = self._everything(name["queries"]), self._everything(name["passages"])
+        all_queries, searched = list(self.all[name["queries"]]), list(self.all[name["passages"]])
         chosen = self._first(all_queries, queries, name["queries"])
         answers = set(chosen)
         others = [row for row in self._first(searched, None, name["passages"]) if row not in answers]
@@ -169,9 +152,6 @@ class _Selection:
             self._write(f"{split}-passages", [searched[row] for row in shown]),
             qrels_N3,
         )
-
-    def _everything(self, name: str) -> list[str]:
-        return list(self.all[name])
 
     def _first(self, texts: list[str], size: int | None, name: str) -> list[int]:
         """Return the rows with the lowest hashes: deterministic, and a prefix of any larger selection."""

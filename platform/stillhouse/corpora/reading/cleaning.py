@@ -33,10 +33,8 @@ def clean(text: str) -> str:
 def split_sentences(text: str, language: str = "") -> list[str]:
     """Split running text into cleaned sentences; line breaks do not end a sentence.
 
-    Args:
-        text: Running text.
-        language: Its language, one of `languages.NAMES`; empty takes the commonest one of its script, and
-            English for Latin letters, so that the result depends on the text alone.
+    Without a language it takes the commonest one of the script, and English for Latin letters, so that the
+    result depends on the text alone.
     """
     text = clean(text)
     if not text:

@@ -30,13 +30,7 @@ _AROUND = 8
 
 @dataclass(frozen=True)
 class TokenLimit:
-    """The part of a text that a model reads.
-
-    Attributes:
-        tokenizer: The model.
-        max_length: Tokens per text, prompt and special tokens among them.
-        prompt: What stands before every text.
-    """
+    """The part of a text that a model reads: so many tokens, with those of the prompt and special ones."""
 
     tokenizer: Model
     max_length: int
@@ -104,22 +98,15 @@ def read_texts(
     check: Check = lambda text, _: text,
     reading: "Reading[str] | None" = None,
 ) -> Iterator[str | Rejected]:
-    """Read the texts of a corpus: files sorted by name, rows in the order of the file unless some are drawn.
+    """Read cleaned texts within the limits, and rejected rows: files by name, and rows in order unless drawn.
 
-    Args:
-        source: A file, folder, glob, ``s3://…``, ``gs://…`` or ``hf:name[:config][:split]``.
-        options: How to read it.
-        check: Rejects texts before they are packed or cut; see `Barrier.checking`.
-        reading: Counts the rows, and learns what the source is taken for.
-
-    Yields:
-        Cleaned texts within the limits, and `Rejected` rows.
+    The check rejects texts before they are packed or cut, see `Barrier.checking`.
 
     Raises:
         BadInput: If the source is missing, empty, unreadable or in another encoding, or lacks the column.
     """
     reading = reading or reading_of(source, options)
-    yield from reading.taking.of(_all_texts(options, check, reading), _key)
+    yield from reading.taking.of(_all_texts(options, check, reading), dedup_key)
 
 
 def reading_of(source: str, options: ReadOptions) -> Reading[str]:
@@ -149,10 +136,6 @@ def _all_texts(options: ReadOptions, check: Check, reading: Reading[str]) -> Ite
             if bad is None:
                 reading.examples.setdefault("text", str(text))
             yield bad or text
-
-
-def _key(text: str | Rejected) -> bytes | None:
-    return None if isinstance(text, Rejected) else dedup_key(text)
 
 
 def _raw_texts(options: ReadOptions, reading: Reading[str]) -> Iterator[tuple[str | Rejected, bool]]:

@@ -17,6 +17,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from stillhouse.corpora.reading.rows import Rejected
 from stillhouse.corpora.seen_keys import SeenKeys
 
 T = TypeVar("T")
@@ -47,28 +48,27 @@ class Taking(Generic[T]):
         self.count, self.stream, self.distinct, self.by_hash = count or 0, stream, distinct, by_hash
         self.read, self.taken, self.partial = 0, 0, False
 
-    def of(self, rows: Iterable[T], key: Callable[[T], bytes | None]) -> Iterator[T]:
+    def of(self, rows: Iterable[T | Rejected], key: Callable[[T], bytes]) -> Iterator[T | Rejected]:
         """Yield the rows that are taken: the one with the smallest hash first where some are left out.
 
         Args:
             rows: The rows; of a stream no more are read than are needed.
-            key: What tells rows apart; rows without a key are passed on, and do not count.
+            key: What tells rows apart; rejected rows are passed on, and do not count.
         """
         drawn = _Drawn[T](self.count, self.distinct) if self.count and not self.stream else None
         seen: set[bytes] = set()
         for row in rows:
-            given = key(row)
-            if given is None:
+            if isinstance(row, Rejected):
                 yield row
                 continue
             self.read += 1
             if drawn is not None:
-                drawn.add(row, _hash(given))
+                drawn.add(row, _hash(key(row)))
                 continue
             self.taken += 1
             yield row
             if self.count:
-                seen.add(_hash(given) if self.distinct else b"%d" % self.read)
+                seen.add(_hash(key(row)) if self.distinct else b"%d" % self.read)
                 if len(seen) == self.count:
                     self.partial = True
                     return

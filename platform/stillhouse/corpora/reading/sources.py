@@ -51,10 +51,7 @@ _WIKI = re.compile(r"(.+_)?wiki_\d+")
 class SourceFile:
     """A file of a corpus, with what is needed to read it and to detect changes.
 
-    Attributes:
-        path: Path on its file system.
-        size: Size in bytes.
-        modified: Time of modification in nanoseconds since 1970; 0 if the file system does not report it.
+    Its time of modification is in nanoseconds since 1970, 0 where the file system does not report it.
     """
 
     path: str
@@ -63,12 +60,9 @@ class SourceFile:
 
 
 class Files(NamedTuple):
-    """The files of a source; none of a data set on the hub.
+    """The pyarrow file system of a source, its files by name, and the names of those that are skipped.
 
-    Attributes:
-        system: Their pyarrow file system.
-        files: The files, by name.
-        skipped: Names of the files of a folder of text that have no known suffix.
+    A data set on the hub has none.
     """
 
     system: Any
@@ -157,9 +151,7 @@ class Reading(Generic[T]):
 
     def taken(self, rows: Iterable[T | Rejected], key: Callable[[T], bytes]) -> Iterator[T]:
         """Those of some rows that can be used and are taken; the key tells rows apart."""
-        keys: Callable[[T | Rejected], bytes | None]
-        keys = lambda row: None if isinstance(row, Rejected) else key(row)  # noqa: E731
-        return self.usable(self.taking.of(rows, keys))
+        return self.usable(self.taking.of(rows, key))
 
     def usable(self, rows: Iterable[T | Rejected]) -> Iterator[T]:
         """Those of some rows that can be used; the others are set aside, and counted by their reasons."""

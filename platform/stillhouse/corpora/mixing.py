@@ -56,11 +56,6 @@ class MixSource:
         return self.corpus if isinstance(self.corpus, str) else self.corpus.label
 
     @property
-    def is_read(self) -> bool:
-        """True if files are read for it."""
-        return isinstance(self.corpus, str) and self.share > 0
-
-    @property
     def described(self) -> str:
         """The name with how it is read, as one corpus may be several sources of a mix."""
         if not isinstance(self.corpus, str):
@@ -225,7 +220,7 @@ class _Mixing:
                 )
         for source, reading, number in zip(self.sources, self.readings, self.counts, strict=True):
             read = reading.taking.read
-            if source.is_read:
+            if isinstance(source.corpus, str) and source.share > 0:
                 reading.understood(number, rows=read, limit=f"{number:,} of {read:,} texts, its share").say()
         parts = []
         for reading, number in zip(self.readings, self.counts, strict=True):

@@ -54,16 +54,7 @@ class SearchTask:
 
 @dataclass(frozen=True)
 class TaskFiles:
-    """Files of the splits of a collection.
-
-    Attributes:
-        path: The collection's folder.
-        dev: A split, a file of judgements or a folder.
-        test: The same for the locked split.
-        test_share: Share of the queries that test, where one file of judgements is divided.
-        seed: Seed of that division.
-        drop_own_ids: As for `open_split`.
-    """
+    """Files of the splits of a collection, as the fields of the same names of `SearchCollection` say."""
 
     path: str
     dev: str = "dev"
@@ -110,7 +101,8 @@ def read_task(workspace: Workspace, files: TaskFiles, *, refresh: bool = False) 
         "queries": [None if s.queries is None else sorted(s.queries) for s in splits],
         **({"drop_own_ids": True} if files.drop_own_ids else {}),
     }
-    label = _label(files.path)
+    name = Path(files.path).expanduser().resolve().name
+    label = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:40] or "collection"
     note = note_path(workspace, f"collection-{label}", signature)
     task = SearchTask(
         **read_once(
@@ -297,8 +289,3 @@ def judgements_of(
         own += [(place, collection.own[query])] if query in collection.own else []
     qrels_N3, own_N2 = np.array(found, np.int64).reshape(-1, 3), np.array(own, np.int64).reshape(-1, 2)
     return Judgements(qrels_N3, own_N2, names_N)
-
-
-def _label(path: str) -> str:
-    name = Path(path).expanduser().resolve().name
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:40] or "collection"

@@ -2,7 +2,7 @@
 
 import contextlib
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
@@ -38,7 +38,16 @@ def split_table(
                 "more text."
             )
         edge = int(_BUCKETS * held_out_share(len(texts), held_out))
-        return _distributed(workspace, table.label, texts, edge)
+        with contextlib.ExitStack() as opened:
+            train, dev, test = [
+                opened.enter_context(TableWriter(workspace, f"{table.label}-{part}", deduplicate=False))
+                for part in ("train", "dev", "test")
+            ]
+            for text in texts:
+                digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+                bucket = int.from_bytes(digest) % _BUCKETS
+                (dev if bucket < edge else test if bucket < 2 * edge else train).take(text)
+            return train.publish(), dev.publish(), test.publish()
 
     note = note_path(workspace, "split", {"table": table.sha256, "held_out": held_out})
     return read_once(workspace, note, read)
@@ -48,19 +57,3 @@ def say_split(what: str, parts: Sequence[int]) -> None:
     """Say how many rows of a kind there are to train on, for dev and for the test."""
     train, dev, test = parts
     say(f"  {sum(parts):,} {what}: {train:,} to train on, {dev:,} for dev, {test:,} for test")
-
-
-def _distributed(
-    workspace: Workspace, label: str, texts: Iterable[str], edge: int
-) -> tuple[TextTable, TextTable, TextTable]:
-    """Write the parts in one pass over the texts: buckets below ``edge`` are dev, as many next are test."""
-    with contextlib.ExitStack() as opened:
-        train, dev, test = [
-            opened.enter_context(TableWriter(workspace, f"{label}-{part}", deduplicate=False))
-            for part in ("train", "dev", "test")
-        ]
-        for text in texts:
-            digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-            bucket = int.from_bytes(digest) % _BUCKETS
-            (dev if bucket < edge else test if bucket < 2 * edge else train).take(text)
-        return train.publish(), dev.publish(), test.publish()

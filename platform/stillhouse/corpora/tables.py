@@ -213,7 +213,16 @@ class TableWriter:
             "shards": self._shards,
             "origin": dict(origin or {}),
         }
-        return _publish(self.workspace, self.label, self._folder, content)
+        shas = "\n".join(shard["sha256"] for shard in self._shards)
+        table = TextTable(sha256=hashlib.sha256(shas.encode()).hexdigest(), label=self.label)
+        target = self.workspace.path(table)
+        with locked(target.with_suffix(".lock")):
+            if not self.workspace.finished(table):
+                shutil.rmtree(target, ignore_errors=True)
+                self._folder.rename(target)
+                write_manifest(target, content)
+                self.workspace.publish(table)
+        return table
 
     def _decide(self) -> None:
         """Keep those of the last texts that are new, and drop the others."""
@@ -268,19 +277,6 @@ class ColumnWriter:
     def publish(self, origin: Mapping[str, Any]) -> TextTable:
         """Complete the table; see `TableWriter.publish`."""
         return self._table.publish(origin)
-
-
-def _publish(workspace: Workspace, label: str, folder: Path, manifest: dict[str, Any]) -> TextTable:
-    shas = "\n".join(shard["sha256"] for shard in manifest["shards"])
-    table = TextTable(sha256=hashlib.sha256(shas.encode()).hexdigest(), label=label)
-    target = workspace.path(table)
-    with locked(target.with_suffix(".lock")):
-        if not workspace.finished(table):
-            shutil.rmtree(target, ignore_errors=True)
-            folder.rename(target)
-            write_manifest(target, manifest)
-            workspace.publish(table)
-    return table
 
 
 class Texts:

@@ -71,7 +71,7 @@ class TfIdf:
     def nearest(
         self, queries: Sequence[str], k: int, *, keep: Path | None = None, progress: Progress | None = None
     ) -> tuple[Scores, Ids]:
-        """Find the k nearest documents of every query, best first.
+        """Find the k nearest documents of every query, best first: cosines (Q, K) and document ids (Q, K).
 
         Cosines that agree to 10 digits are ties, and the lower id comes first; this includes the zeros of
         documents and queries without a common word. The ranking of a query does not depend on the other
@@ -83,9 +83,6 @@ class TfIdf:
             keep: File for the rankings so far, written once a minute and when the search is stopped. A search
                 with the same arguments continues from it. The caller removes it.
             progress: Called with the number of queries done and the total.
-
-        Returns:
-            Cosines (Q, K) and document ids (Q, K).
 
         Raises:
             BadInput: If the depth is out of range.

@@ -50,7 +50,7 @@ def write_vectors(
     further: int = 0,
     seed: int = 0,
 ) -> list[str]:
-    """Write the folder from published vectors.
+    """Write the folder from published vectors, and return the words that have a row of their own.
 
     Words are lower-cased, like the texts; among equal words, one published in lower case is preferred, then
     the first. Words with a space are skipped, since texts are never split into them. ``[UNK]`` gets the mean
@@ -63,9 +63,6 @@ def write_vectors(
         keep: Words to keep, such as those of `count_words`; None keeps all.
         further: Number of words to keep beside those, the first ones of the source; -1 keeps all.
         seed: Seed for drawing the row of ``[MASK]``.
-
-    Returns:
-        The words that have a row of their own in the folder.
 
     Raises:
         BadInput: If the file is missing or malformed, or no row is kept.

@@ -47,11 +47,7 @@ class Synset(NamedTuple):
 
 
 class WordNet:
-    """Synonyms and parts of speech, by word in any case.
-
-    Args:
-        synsets: Sets of synonyms. The part of speech ``s`` (satellite adjective) counts as ``a``.
-    """
+    """Synonyms and parts of speech, by word in any case; ``s`` (satellite adjective) counts as ``a``."""
 
     def __init__(self, synsets: Iterable[Synset]) -> None:
         self._synsets = list(synsets)

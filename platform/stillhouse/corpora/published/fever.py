@@ -100,7 +100,7 @@ def read_fever(claims: Path | Sequence[Path], pages: Path, *, split_by: str = "c
     rows, documents = _documents(_pages(pages), dropped)
     read_pages = len(rows) + sum(dropped.values())
     bare: list[str] = []
-    records = [list(_records(file)) for file in files]
+    records = [_records(file) for file in files]
     _refuse_disagreement(records)
     joined = _joined([one for each in records for one in each], dropped, bare)
     usable = []
@@ -172,9 +172,9 @@ class _Evidence:
     titles: set[str]
 
 
-def _records(path: Path) -> Iterator[_Evidence]:
-    for place, (_, record) in enumerate(published_table(path, "JSON").strict_rows(), start=1):
-        yield _evidence(record, path, place)
+def _records(path: Path) -> list[_Evidence]:
+    rows = published_table(path, "JSON").strict_rows()
+    return [_evidence(record, path, place) for place, (_, record) in enumerate(rows, start=1)]
 
 
 def _refuse_disagreement(files: Sequence[Sequence[_Evidence]]) -> None:

@@ -48,12 +48,11 @@ class Task:
 
 
 _FILES = {"train": ("train.tsv", "train.json"), "dev": ("dev.tsv", "dev.json")}
-_TEST = ("test-labeled.tsv", "test.tsv")
 
 TASKS = {
     "sst2": Task(
         *("sentence", "", "label", ("0", "1")),
-        files={**_FILES, "test": _TEST},
+        files={**_FILES, "test": ("test-labeled.tsv", "test.tsv")},
     ),
     "qqp": Task(
         *("question1", "question2", "is_duplicate", ("0", "1")),

@@ -117,7 +117,7 @@ class JudgedCollection:
 def find_collections(
     root: str, *, final: bool = False, split: str = "", only: Sequence[str] = (), drop_own_ids: bool = False
 ) -> tuple[list[JudgedCollection], tuple[str, ...]]:
-    """Find the collections under a data root.
+    """Find the collections under a data root that have the split, or no splits, and notes on the others.
 
     Args:
         root: The data root.
@@ -125,9 +125,6 @@ def find_collections(
         split: Another split that is measured, such as ``train``.
         only: Names of folders; no others are read. Without any, all are.
         drop_own_ids: As for `open_split`.
-
-    Returns:
-        The collections that have the split, or have no splits, and notes on the others.
 
     Raises:
         BadInput: If a file is malformed, such as a repeated id or a judgement of an unknown id (the message

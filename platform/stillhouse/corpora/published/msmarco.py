@@ -54,11 +54,6 @@ class MarcoPairs:
     texts: tuple[Path, ...] = ()
 
     @property
-    def files(self) -> tuple[Path, ...]:
-        """Every file that is read."""
-        return (self.pairs, *self.texts)
-
-    @property
     def has_negatives(self) -> bool:
         """True if every line has a passage that is not relevant."""
         return not self.texts or self.pairs.name.startswith(ID_TRIPLES)

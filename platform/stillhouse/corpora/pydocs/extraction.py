@@ -109,9 +109,6 @@ def extract(
     """Write sentences, queries and passages of each split; no text of a held-out split is in another split.
 
     Row i of ``<split>_queries`` is answered by row i of ``<split>_passages``; later passages answer no query.
-
-    Returns:
-        Tables by names such as ``train_sentences`` and ``dev_queries``.
     """
     documents, skipped = _read(packages, progress)
     origin = {"packages": {package.name: package.version for package in packages}, "skipped": dict(skipped)}

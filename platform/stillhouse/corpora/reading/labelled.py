@@ -88,7 +88,8 @@ def read_labelled(
     """
     marco = None if hub_name(source) else marco_pairs(source)
     reading = _Reading(source, _KIND, schema, limit)
-    files = [each for path in marco.files for each in list_files(str(path)).files] if marco else []
+    paths = (marco.pairs, *marco.texts) if marco else ()
+    files = [each for path in paths for each in list_files(str(path)).files]
 
     def read() -> Examples:
         tables, by_ids = reading.tables(), marco is not None and bool(marco.texts)
@@ -258,15 +259,7 @@ def write_triples(
     label: str = "labelled",
     values: Mapping[str, ValueArray] | None = None,
 ) -> Examples:
-    """Write triples as examples; equal texts get one id.
-
-    Args:
-        workspace: Workspace for the tables.
-        source: Where they come from, for the tables' manifests.
-        triples: Query, passage, and hard negatives, of which all triples have equally many.
-        label: Readable name of the examples.
-        values: Labels or scores of the triples.
-    """
+    """Write triples, which have equally many hard negatives, as examples; equal texts get one id."""
     found: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
     with (
         ColumnWriter(workspace, f"{label}-queries") as asked,

@@ -51,9 +51,7 @@ class Taking(Generic[T]):
     def of(self, rows: Iterable[T | Rejected], key: Callable[[T], bytes]) -> Iterator[T | Rejected]:
         """Yield the rows that are taken: the one with the smallest hash first where some are left out.
 
-        Args:
-            rows: The rows; of a stream no more are read than are needed.
-            key: What tells rows apart; rejected rows are passed on, and do not count.
+        Of a stream no more rows are read than are needed. Rejected rows are passed on, and do not count.
         """
         drawn = _Drawn[T](self.count, self.distinct) if self.count and not self.stream else None
         seen: set[bytes] = set()

@@ -274,14 +274,10 @@ def fever_files(root: str) -> tuple[list[Path], Path]:
     """
     folder = Path(root).expanduser()
     require(folder.is_dir(), "--claims must name a folder", claims=root)
-    found = [
-        [folder / name for name in names if (folder / name).exists()] for names in (CLAIM_FILES, PAGE_FILES)
-    ]
-    for paths, names, what in zip(found, (CLAIM_FILES, PAGE_FILES), ("claims", "pages"), strict=True):
-        require(
-            bool(paths),
-            f"the folder of --claims must hold the {what} of FEVER: {' or '.join(names)}",
-            claims=root,
-            found=sorted(part.name for part in folder.iterdir())[:6],
-        )
+    found = []
+    for names, what in ((CLAIM_FILES, "claims"), (PAGE_FILES, "pages")):
+        found.append([folder / name for name in names if (folder / name).exists()])
+        rule = f"the folder of --claims must hold the {what} of FEVER: {' or '.join(names)}"
+        there = sorted(part.name for part in folder.iterdir())
+        require(bool(found[-1]), rule, claims=root, found=there[:6])
     return found[0], found[1][0]

@@ -4,13 +4,13 @@ GLUE (Wang et al., ICLR 2019) publishes no labels of its test splits: figures ar
 Quotation marks are plain text in all of these files.
 """
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from stillhouse.core.errors import BadInput, nearest
+from stillhouse.core.integrity import sha256_of
 from stillhouse.corpora.reading.rows import published_table
 
 
@@ -118,7 +118,7 @@ def resolve_task(task: str, folder: str | Path, split: str) -> LabelledData:
         raise BadInput(
             f"no {split} file of {task} in {folder}. It must be called {' or '.join(files[split])}."
         )
-    return LabelledData(task, split, hashlib.sha256(found[0].read_bytes()).hexdigest(), str(found[0]))
+    return LabelledData(task, split, sha256_of(found[0]), str(found[0]))
 
 
 def read_task(data: LabelledData) -> list[Row]:
@@ -128,8 +128,7 @@ def read_task(data: LabelledData) -> list[Row]:
         BadInput: If the file has changed since `resolve_task`, lacks a column, or has a malformed row.
     """
     path, task = Path(data.path), TASKS[data.task]
-    content = path.read_bytes() if path.is_file() else b""
-    if hashlib.sha256(content).hexdigest() != data.sha256:
+    if not path.is_file() or sha256_of(path) != data.sha256:
         raise BadInput(
             f"the file of a plan's task must not change, but {path} has changed. Start again with the "
             "current file."

@@ -159,13 +159,12 @@ def find_collections(
             "--split, such as train; --final opens test."
         )
     notes = tuple(f"{each}: left out" for each in lacking)
-    wanted_of = ((layouts[name], chosen[name]) for name in only or layouts)
-    opened = (
-        open_split(layout, *layout.splits[found], drop_own_ids=drop_own_ids)
-        for layout, found in wanted_of
-        if found is not None
-    )
-    return list(opened), notes
+    opened = [
+        open_split(layouts[name], *layouts[name].splits[found], drop_own_ids=drop_own_ids)
+        for name in only or layouts
+        if (found := chosen[name]) is not None
+    ]
+    return opened, notes
 
 
 def _layouts(root: str) -> Iterator[Layout]:

@@ -198,9 +198,6 @@ def disconnect() -> None:
 def refuse_hidden_root(root: Path) -> None:
     """Refuse a workspace that another node of the cluster cannot share.
 
-    Args:
-        root: The workspace's folder.
-
     Raises:
         BadInput: A node does not find a file that the driver has just written there, or does not find it
             locked though the driver has locked it.
@@ -234,12 +231,7 @@ def warn_of_hidden_root(node: Node, root: Path) -> None:
 
 
 class Seen(NamedTuple):
-    """A node's view of a file that this process has just written and locked.
-
-    Attributes:
-        found: Whether it finds the file.
-        locked: Whether it finds it locked.
-    """
+    """Whether a node finds a file that this process has just written, and finds it locked, as it is."""
 
     found: bool
     locked: bool
@@ -257,7 +249,7 @@ def shares(node: Node, root: Path) -> Seen | None:
         with locked(probe):
             where = NodeAffinitySchedulingStrategy(node.id, soft=False)
             on_node = ray.remote(_seen).options(num_cpus=0, scheduling_strategy=where)
-            return Seen(*ray.get(on_node.remote(str(probe)), timeout=120))
+            return Seen(*ray.get(on_node.remote(probe), timeout=120))
     except TaskUnschedulableError:  # The list of nodes may still have one that no longer takes tasks.
         return None
     except RayError:
@@ -268,11 +260,11 @@ def shares(node: Node, root: Path) -> Seen | None:
         probe.unlink(missing_ok=True)
 
 
-def _seen(path: str) -> tuple[bool, bool]:
-    if not Path(path).exists():
+def _seen(path: Path) -> tuple[bool, bool]:
+    if not path.exists():
         return False, False
     try:
-        with locked(Path(path), wait=False):
+        with locked(path, wait=False):
             return True, False
     except BadInput:
         return True, True

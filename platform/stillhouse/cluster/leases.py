@@ -62,9 +62,7 @@ def make_once(workspace: Workspace, artifact: Artifact, make: Callable[[Path], d
 def making(workspace: Workspace, artifact: Artifact) -> Iterator[None]:
     """Hold an artifact for whoever makes it; others wait, and then look whether it is finished.
 
-    Args:
-        workspace: Its workspace. The other nodes of a cluster are kept out only if it has a remote.
-        artifact: What is made.
+    The other nodes of a cluster are kept out only if the workspace has a remote.
     """
     with locked(lock_of(workspace.place(artifact))):
         if workspace.remote is None or not _on_cluster():
@@ -121,13 +119,9 @@ def _leased(key: str) -> Iterator[None]:
         yield
         return
 
-    def renew() -> None:
-        # A lost lease costs another node's time, and no result.
-        with contextlib.suppress(Exception):
-            _ask(actor, key, holder)
-
     try:
-        with repeated(renew, every_s=_RENEW_S, name="lease"):
+        # A lease that is not renewed costs another node's time, and no result.
+        with repeated(lambda: _ask(actor, key, holder), every_s=_RENEW_S, name="lease"):
             yield
     finally:
         with contextlib.suppress(Exception):

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,17 +117,9 @@ class Membership:
         return news
 
 
-@contextlib.contextmanager
 def nodes_watched(
-    on_join: Callable[[Node], None] = lambda node: None, *, every_s: float = EVERY_S
-) -> Iterator[None]:
+    on_join: Callable[[Node], None], *, every_s: float = EVERY_S
+) -> contextlib.AbstractContextManager[None]:
     """Tell of nodes that join and leave while the block runs."""
-    membership = Membership(on_join=on_join)
-
-    def look() -> None:
-        # A cluster that no longer answers is what ends the command, with its own message.
-        with contextlib.suppress(Exception):
-            membership.look()
-
-    with repeated(look, every_s=every_s, name="nodes", patience_s=_PATIENCE_S):
-        yield
+    look = Membership(on_join=on_join).look
+    return repeated(look, every_s=every_s, name="nodes", patience_s=_PATIENCE_S)

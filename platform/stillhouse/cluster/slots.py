@@ -181,17 +181,9 @@ class RoomWatch:
         return any(list(bundles.values()) == wanted for bundles in pending)
 
 
-@contextlib.contextmanager
-def room_watched(watch: RoomWatch, *, every_s: float = _LOOK_S) -> Iterator[None]:
+def room_watched(watch: RoomWatch) -> contextlib.AbstractContextManager[None]:
     """Let a watch look again and again while the block runs."""
-
-    def look() -> None:
-        # A cluster that no longer answers is what ends the run, with its own message.
-        with contextlib.suppress(Exception):
-            watch.look()
-
-    with repeated(look, every_s=every_s, name="room"):
-        yield
+    return repeated(watch.look, every_s=_LOOK_S, name="room")
 
 
 @contextlib.contextmanager

@@ -73,11 +73,7 @@ def making(workspace: Workspace, artifact: Artifact) -> Iterator[None]:
 
 
 class Leases:
-    """The holder of each key, and until when it holds it; an actor of the cluster, one call at a time.
-
-    Args:
-        lasts_s: Seconds that a lease lasts after it was taken or renewed.
-    """
+    """The holder of each key, and until when it holds it; an actor of the cluster, one call at a time."""
 
     def __init__(self, lasts_s: float) -> None:
         self._lasts_s = lasts_s
@@ -113,7 +109,10 @@ def _leased(key: str) -> Iterator[None]:
     holder = uuid.uuid4().hex
     try:
         actor = _actor()
-        _wait_for(actor, key, holder)
+        if other := _ask(actor, key, holder):
+            with doing(f"waiting for {other}, which makes {key.rpartition('/')[2]}"):
+                while _ask(actor, key, holder):
+                    time.sleep(_ASK_S)
     except Exception as error:
         warn(f"note: no lease for {key}, so that another node may make it too: {type(error).__name__}")
         yield
@@ -126,13 +125,6 @@ def _leased(key: str) -> Iterator[None]:
     finally:
         with contextlib.suppress(Exception):
             actor.give.remote(key, holder)
-
-
-def _wait_for(actor: Any, key: str, holder: str) -> None:
-    if other := _ask(actor, key, holder):
-        with doing(f"waiting for {other}, which makes {key.rpartition('/')[2]}"):
-            while _ask(actor, key, holder):
-                time.sleep(_ASK_S)
 
 
 def _ask(actor: Any, key: str, holder: str) -> str:

@@ -59,12 +59,8 @@ def _described(node: Mapping[str, Any]) -> Node:
 class Membership:
     """Compares the cluster with the last look at it, and tells what has changed.
 
-    Args:
-        nodes: Returns the nodes that are alive.
-        on_join: Called with every node that has joined.
-        autoscaler: Returns what the autoscaler tells; None where there is none.
-        draining: Returns the nodes that are about to go, see `cluster.preemption.draining`.
-        announced: Returns the nodes that are gone after an announcement, which no look need have seen.
+    What it asks are `nodes_alive`, `cluster.nodes.autoscaler`, `cluster.preemption.draining` and
+    `gone_as_announced`. It calls ``on_join`` with every node that has joined.
     """
 
     def __init__(

@@ -121,9 +121,7 @@ def stated_sums(manifest: Mapping[str, Any]) -> dict[str, str]:
 def is_whole(folder: Path, *, contents: bool) -> bool:
     """Return whether an artifact is finished and undamaged; what is damaged is reported and put aside.
 
-    Args:
-        folder: The artifact's folder.
-        contents: Compare the bytes of its files; otherwise only that each is there.
+    With ``contents`` the bytes of its files are compared, else only that each is there.
     """
     path = folder / MANIFEST
     if not path.exists():

@@ -106,7 +106,8 @@ class Remote:
 
     def has(self, key: str) -> bool:
         """Return whether a published folder is complete."""
-        return bool(self._info(f"{key}/{MANIFEST}").is_file)
+        path = self._path(f"{key}/{MANIFEST}")
+        return bool(self._patiently(lambda: self._system.get_file_info(path)).is_file)
 
     def listed(self, key: str) -> dict[str, File] | None:
         """Return the files of a published folder by name; None if it is not there or not complete.
@@ -296,7 +297,7 @@ class Remote:
             BadInput: It has no such bucket or folder, cannot be read and written with these credentials,
                 is full, does not answer, or is of another format.
         """
-        ended: list[BadInput | Exception | None] = []
+        ended: list[Exception | None] = []
 
         def prove() -> None:
             try:
@@ -356,9 +357,6 @@ class Remote:
     def _path(self, name: str) -> str:
         base = _opened(self.url, os.getpid())[1].rstrip("/")
         return f"{base}/{name}" if name else base or "/"
-
-    def _info(self, name: str) -> Any:
-        return self._patiently(lambda: self._system.get_file_info(self._path(name)))
 
     def _sizes(self, folder: str) -> dict[str, int]:
         """Return the sizes of all files below a folder, by their names in it."""
@@ -467,18 +465,19 @@ class Remote:
             FileNotFoundError: What is asked for is not there.
             Hindered: It keeps failing, or fails for a reason that will not pass.
         """
-        for wait in (*_waits(), None):
+        waits = iter(_waits())
+        while True:
             try:
                 return action()
             except FileNotFoundError:
                 raise
             except OSError as error:
+                wait = next(waits, None)
                 if wait is None or not _may_pass(error):
                     raise self._explained(error) from error
                 if wait == _LATER:
                     _say_away(str(self), redacted(str(error)))
             time.sleep(wait * (1 + random.random() / 2))
-        raise AssertionError("the last attempt returns or raises")
 
     def _explained(self, error: OSError) -> Hindered:
         answer = redacted(" ".join((error.strerror or str(error)).split()))

@@ -40,12 +40,8 @@ _NAME = "stillhouse-leases"
 def make_once(workspace: Workspace, artifact: Artifact, make: Callable[[Path], dict[str, Any]]) -> Path:
     """Return the folder of a finished artifact, which is made first if there is none; other processes wait.
 
-    What a killed process left is removed before, but for its finished parts. The manifest is written last.
-
-    Args:
-        workspace: Its workspace.
-        artifact: The artifact.
-        make: Writes the files into the folder, and returns what the manifest says beside the plan.
+    What a killed process left is removed before, but for its finished parts. ``make`` writes the files into
+    the folder, and returns what the manifest, which is written last, says beside the plan.
     """
     if not workspace.finished(artifact):
         with making(workspace, artifact):

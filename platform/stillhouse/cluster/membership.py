@@ -23,13 +23,7 @@ _DRAINED = 3
 
 @dataclass(frozen=True)
 class Node:
-    """A node that is alive.
-
-    Attributes:
-        id: Its id in Ray.
-        name: Host name and address.
-        room: What it has for work, in words.
-    """
+    """A node that is alive: its id in Ray, its host name and address, and in words what it has for work."""
 
     id: str
     name: str

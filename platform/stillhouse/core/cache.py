@@ -70,11 +70,8 @@ def use(folder: Path) -> None:
 def make_room(root: Path, is_published: Callable[[str], bool]) -> None:
     """Drop the least recently used artifacts of a node until the rest is within its limit.
 
-    Another process that makes room at the same time is left to it.
-
-    Args:
-        root: The node's folder.
-        is_published: Whether the remote has an artifact, by ``<kind>/<name>``.
+    Another process that makes room at the same time is left to it. What is published is asked for by
+    ``<kind>/<name>``.
     """
     limit = limit_bytes()
     if limit == math.inf:

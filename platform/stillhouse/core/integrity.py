@@ -175,9 +175,7 @@ def damage_of(folder: Path) -> list[str]:
 def put_aside(path: Path, *, alone: bool = False) -> Path | None:
     """Move a damaged file, and the manifest beside it, to the workspace's ``quarantine`` folder.
 
-    Args:
-        path: The file.
-        alone: Leave the manifest: the artifact is finished without this file.
+    The file goes ``alone`` where the artifact is finished without it.
 
     Returns:
         The file's new path; None if there was nothing to move or the folder cannot be written.
@@ -243,12 +241,9 @@ def _is_same(path: Path, expected: str) -> bool:
 
 @dataclass
 class _Record:
-    """The files of a workspace that some process has compared, kept in `COMPARED`.
+    """The files of a workspace that some process has compared, as the first bytes of `COMPARED` tell.
 
-    Attributes:
-        root: The workspace.
-        size: How much of the file has been read, in bytes.
-        known: Inode, size, time of change and checksum by the file's path in the workspace.
+    Known are inode, size, time of change and checksum by the file's path in the workspace.
     """
 
     root: Path

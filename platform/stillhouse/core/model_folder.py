@@ -15,7 +15,6 @@ from stillhouse.core.errors import BadInput, blocked
 from stillhouse.core.json_text import parse_json
 from stillhouse.core.roles import DOCUMENT_NAMES, QUERY, ROLES, SETTINGS, Prompts
 
-LEFT, RIGHT = "left", "right"
 STATIC, ROUTER = "StaticEmbedding", "Router"
 _EXPORTS = {"recurrent.json": "a compact export", "towers.json": "an export of two towers"}
 """Exports that stock sentence-transformers cannot read as one model, by the file that tells them."""
@@ -128,11 +127,6 @@ class ModelFolder:
     def truncation_side(self) -> str:
         """Side on which longer texts are cut."""
         return self._side("truncation")
-
-    @property
-    def padding_side(self) -> str:
-        """Side on which stock sentence-transformers pads shorter texts."""
-        return self._side("padding")
 
     @property
     def length(self) -> int:
@@ -266,7 +260,7 @@ class ModelFolder:
         if chats and not self.modules:
             remedy = "Stock sentence-transformers puts every text into it: save the model with its modules."
             yield "tokenizer_config.json", "chat_template", remedy
-        if self.padding_side == LEFT and not self._relative():
+        if self._side("padding") == "left" and not self._relative():
             remedy = "Its vectors depend on the other texts of a batch: set it to right, as it was trained."
             yield "tokenizer_config.json", "padding_side: left", remedy
 
@@ -284,7 +278,7 @@ class ModelFolder:
     def _side(self, what: str) -> str:
         """A side as transformers finds it: in the tokenizer's settings, else in the tokenizer itself."""
         stated = None if self.static else self.tokenizer.get(f"{what}_side")
-        return str(stated or self._backend[what].get("direction", RIGHT)).lower()
+        return str(stated or self._backend[what].get("direction", "right")).lower()
 
     @functools.cached_property
     def _backend(self) -> dict[str, dict[str, Any]]:

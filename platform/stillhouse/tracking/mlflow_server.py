@@ -64,12 +64,7 @@ class Server:
         self._doubtful = False
 
     def send(self, entries: list[Entry], *, files: bool = False) -> None:
-        """Send metrics of any runs together, or one entry of another kind.
-
-        Args:
-            entries: The entries.
-            files: Whether what a run has as files is sent, which the entry of the run has too; or the rest.
-        """
+        """Send metrics of any runs together, or one other entry: of a run its ``files``, or the rest."""
         entry = entries[0]
         match entry["do"]:
             case "run" if files:

@@ -249,7 +249,7 @@ def shares(node: Node, root: Path) -> Seen | None:
         with locked(probe):
             where = NodeAffinitySchedulingStrategy(node.id, soft=False)
             on_node = ray.remote(_seen).options(num_cpus=0, scheduling_strategy=where)
-            return Seen(*ray.get(on_node.remote(probe), timeout=120))
+            return Seen(*ray.get(on_node.remote(str(probe)), timeout=120))
     except TaskUnschedulableError:  # The list of nodes may still have one that no longer takes tasks.
         return None
     except RayError:
@@ -260,11 +260,11 @@ def shares(node: Node, root: Path) -> Seen | None:
         probe.unlink(missing_ok=True)
 
 
-def _seen(path: Path) -> tuple[bool, bool]:
-    if not path.exists():
+def _seen(path: str) -> tuple[bool, bool]:
+    if not Path(path).exists():
         return False, False
     try:
-        with locked(path, wait=False):
+        with locked(Path(path), wait=False):
             return True, False
     except BadInput:
         return True, True

@@ -34,7 +34,7 @@ from stillhouse.core.artifacts import (
 )
 from stillhouse.core.databases import damage_of_database
 from stillhouse.core.errors import BadInput
-from stillhouse.core.integrity import damaged_files, intact, is_whole
+from stillhouse.core.integrity import damage_of, intact, is_whole
 from stillhouse.core.notes import read_note, write_note
 from stillhouse.core.tensors import read_tensors
 from stillhouse.corpora.published.fever import fever_files, read_fever
@@ -356,7 +356,7 @@ def _write_manifest(folder: Path) -> None:
 
 def _read_manifests(folder: Path) -> None:
     is_whole(folder, contents=True)
-    damaged_files(folder)
+    damage_of(folder)
     with contextlib.suppress(FileNotFoundError):
         intact(folder / "a.npy")
     read_manifest(folder)

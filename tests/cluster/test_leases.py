@@ -93,11 +93,12 @@ def test_who_is_waited_for_is_said(
     cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(console, "_JUST_BEGUN_S", 0.0)
+    monkeypatch.setattr(console, "SILENT_S", 0.3)
     (tmp_path / "remote").mkdir()
     here = Workspace(tmp_path / "here", Remote(str(tmp_path / "remote")))
     key = f"{here.remote}/{here.key(TEXTS)}"
     assert cluster.get(leases._actor().take.remote(key, "dead", "process 7 of there")) == ""
-    with never_silent(every_s=0.3), making(here, TEXTS):
+    with never_silent(), making(here, TEXTS):
         pass
     said = capsys.readouterr().err
     assert f"waiting for process 7 of there, which makes words-{TEXTS.fingerprint}" in said

@@ -49,10 +49,11 @@ def test_who_waits_for_another_command_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(console, "_JUST_BEGUN_S", 0.0)
+    monkeypatch.setattr(console, "SILENT_S", 0.2)
     lock, done = tmp_path / "stores" / "words-12.lock", threading.Event()
 
     def wait() -> None:
-        with never_silent(every_s=0.2), locked(lock):
+        with never_silent(), locked(lock):
             done.set()
 
     with locked(lock):

@@ -113,7 +113,8 @@ def test_what_is_in_use_is_never_dropped(there: Workspace, tmp_path: Path) -> No
         os.utime(here.place(ONE).with_name(f".{here.place(ONE).name}.used"), (1, 1))
         os.utime(here.place(TWO).with_name(f".{here.place(TWO).name}.used"), (2, 2))
         os.utime(here.place(TWO) / MANIFEST, (2, 2))
-        assert cache.make_room(here.root, lambda key: True) == [here.place(TWO)]
+        cache.make_room(here.root, lambda key: True)
+        assert kept(here) == ["1", "3"]
         process.communicate("")
 
 
@@ -125,7 +126,7 @@ def test_what_is_being_made_or_is_here_alone_is_not_dropped(there: Workspace, tm
     ended()
     assert there.remote is not None
     with locked(here.place(ONE).with_suffix(".lock")):
-        assert cache.make_room(here.root, there.remote.has) == [here.place(TWO)]
+        cache.make_room(here.root, there.remote.has)
     assert kept(here) == ["1", "4"]
 
 
@@ -137,7 +138,7 @@ def test_without_a_limit_nothing_is_dropped_and_all_is_held_for_processes_that_h
     for thing in (ONE, TWO, THREE):
         here.path(thing)
     monkeypatch.setenv(cache.LIMIT, "0.00001")
-    assert cache.make_room(here.root, lambda key: True) == []
+    cache.make_room(here.root, lambda key: True)
     assert kept(here) == ["1", "2", "3"]
 
 

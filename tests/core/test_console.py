@@ -42,7 +42,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_progress_shows_count_rate_and_time_left(
     clock: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    progress = Progress("embedding", "texts", every_s=5)
+    progress = Progress("embedding", "texts")
     for seconds, done in ((0, 1000), (2, 1500), (8, 3000), (9, 3100), (10, 5000)):
         clock[0] = 100.0 + seconds
         progress(done, 5000)
@@ -55,7 +55,8 @@ def test_progress_shows_count_rate_and_time_left(
 def test_what_is_left_is_work_and_not_a_number(
     clock: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    progress = Progress("embedding", "texts", every_s=0)
+    progress = Progress("embedding", "texts")
+    progress.every_s = 0
     for seconds, done, share in ((0, 0, 0.0), (10, 10, 0.5)):
         clock[0] = 100.0 + seconds
         progress(done, 100, share)
@@ -63,7 +64,8 @@ def test_what_is_left_is_work_and_not_a_number(
 
 
 def test_progress_without_a_known_total(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
-    progress = Progress("reading", "rows", every_s=1)
+    progress = Progress("reading", "rows")
+    progress.every_s = 1
     progress(0, None)
     clock[0] += 2
     progress(3000, None)
@@ -77,7 +79,8 @@ def test_progress_that_finishes_at_once_is_still_printed(capsys: pytest.CaptureF
 
 def test_the_rate_is_that_of_the_last_minute(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     """Fast at first, then slow: the time left follows what is fast or slow now."""
-    progress = Progress("training", "examples", every_s=0)
+    progress = Progress("training", "examples")
+    progress.every_s = 0
     for seconds, done in ((0, 0), (40, 4000), (100, 4060), (160, 4120), (220, 4180), (280, 4240)):
         clock[0] = 100.0 + seconds
         progress(done, 4360)
@@ -90,7 +93,8 @@ def test_the_rate_of_large_parts_is_that_of_several(
     clock: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two processes finish shards of 2,000 texts; a last one of 100 says nothing of the rate."""
-    progress = Progress("embedding", "texts", every_s=0)
+    progress = Progress("embedding", "texts")
+    progress.every_s = 0
     for seconds, done in ((0, 0), (100, 2000), (101, 4000), (200, 6000), (201, 8000), (290, 8100)):
         clock[0] = 100.0 + seconds
         progress(done, 12_000)
@@ -103,7 +107,8 @@ def test_a_silent_command_says_what_it_is_doing(
 ) -> None:
     """The innermost work that has not just begun, only after a silence, and no longer than the block."""
     monkeypatch.setattr(console, "_JUST_BEGUN_S", 0.3)
-    with never_silent(every_s=0.4), never_silent(every_s=0.01), doing("preparing"):
+    monkeypatch.setattr(console, "SILENT_S", 0.4)
+    with never_silent(), never_silent(), doing("preparing"):
         for _ in range(8):
             time.sleep(0.1)
             say("busy")
@@ -224,7 +229,8 @@ def test_a_failure_whose_folder_cannot_be_written_is_logged_elsewhere(
 def test_lines_of_a_job_begin_with_its_clock(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     with timed_job() as job, timed_job() as same:
         assert same is job
-        progress = Progress("embedding", "texts", every_s=0)
+        progress = Progress("embedding", "texts")
+        progress.every_s = 0
         progress(0, 900)
         clock[0] += 751
         progress(100, 900)

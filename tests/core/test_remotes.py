@@ -406,7 +406,7 @@ def test_a_long_transfer_says_how_far_it_is(
     remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(remotes, "_BLOCK", 1 << 20)
-    monkeypatch.setattr(Progress.__init__, "__kwdefaults__", {"every_s": 0.0})
+    monkeypatch.setattr(Progress, "every_s", 0.0)
     one = Workspace(tmp_path / "one", remote)
     folder = one.place(Thing())
     folder.mkdir(parents=True)

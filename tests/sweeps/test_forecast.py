@@ -151,7 +151,8 @@ def test_reading_and_embedding_say_what_is_left(
     seen, total = RECORDED[what]["seen"], RECORDED[what]["total"]
     now = [100.0]
     monkeypatch.setattr("stillhouse.core.console.time.monotonic", lambda: now[0])
-    progress = Progress(what, "texts", every_s=0)
+    progress = Progress(what, "texts")
+    progress.every_s = 0
     if what == "reading":
         progress(0, total)
     for at, done in seen:

@@ -198,9 +198,6 @@ def disconnect() -> None:
 def refuse_hidden_root(root: Path) -> None:
     """Refuse a workspace that another node of the cluster cannot share.
 
-    Args:
-        root: The workspace's folder.
-
     Raises:
         BadInput: A node does not find a file that the driver has just written there, or does not find it
             locked though the driver has locked it.
@@ -234,12 +231,7 @@ def warn_of_hidden_root(node: Node, root: Path) -> None:
 
 
 class Seen(NamedTuple):
-    """A node's view of a file that this process has just written and locked.
-
-    Attributes:
-        found: Whether it finds the file.
-        locked: Whether it finds it locked.
-    """
+    """Whether a node finds a file that this process has just written, and finds it locked, as it is."""
 
     found: bool
     locked: bool

@@ -40,12 +40,8 @@ _NAME = "stillhouse-leases"
 def make_once(workspace: Workspace, artifact: Artifact, make: Callable[[Path], dict[str, Any]]) -> Path:
     """Return the folder of a finished artifact, which is made first if there is none; other processes wait.
 
-    What a killed process left is removed before, but for its finished parts. The manifest is written last.
-
-    Args:
-        workspace: Its workspace.
-        artifact: The artifact.
-        make: Writes the files into the folder, and returns what the manifest says beside the plan.
+    What a killed process left is removed before, but for its finished parts. ``make`` writes the files into
+    the folder, and returns what the manifest, which is written last, says beside the plan.
     """
     if not workspace.finished(artifact):
         with making(workspace, artifact):
@@ -62,9 +58,7 @@ def make_once(workspace: Workspace, artifact: Artifact, make: Callable[[Path], d
 def making(workspace: Workspace, artifact: Artifact) -> Iterator[None]:
     """Hold an artifact for whoever makes it; others wait, and then look whether it is finished.
 
-    Args:
-        workspace: Its workspace. The other nodes of a cluster are kept out only if it has a remote.
-        artifact: What is made.
+    The other nodes of a cluster are kept out only if the workspace has a remote.
     """
     with locked(lock_of(workspace.place(artifact))):
         if workspace.remote is None or not _on_cluster():
@@ -75,11 +69,7 @@ def making(workspace: Workspace, artifact: Artifact) -> Iterator[None]:
 
 
 class Leases:
-    """The holder of each key, and until when it holds it; an actor of the cluster, one call at a time.
-
-    Args:
-        lasts_s: Seconds that a lease lasts after it was taken or renewed.
-    """
+    """The holder of each key, and until when it holds it; an actor of the cluster, one call at a time."""
 
     def __init__(self, lasts_s: float) -> None:
         self._lasts_s = lasts_s
@@ -115,30 +105,22 @@ def _leased(key: str) -> Iterator[None]:
     holder = uuid.uuid4().hex
     try:
         actor = _actor()
-        _wait_for(actor, key, holder)
+        if other := _ask(actor, key, holder):
+            with doing(f"waiting for {other}, which makes {key.rpartition('/')[2]}"):
+                while _ask(actor, key, holder):
+                    time.sleep(_ASK_S)
     except Exception as error:
         warn(f"note: no lease for {key}, so that another node may make it too: {type(error).__name__}")
         yield
         return
 
-    def renew() -> None:
-        # A lost lease costs another node's time, and no result.
-        with contextlib.suppress(Exception):
-            _ask(actor, key, holder)
-
     try:
-        with repeated(renew, every_s=_RENEW_S, name="lease"):
+        # A lease that is not renewed costs another node's time, and no result.
+        with repeated(lambda: _ask(actor, key, holder), every_s=_RENEW_S, name="lease"):
             yield
     finally:
         with contextlib.suppress(Exception):
             actor.give.remote(key, holder)
-
-
-def _wait_for(actor: Any, key: str, holder: str) -> None:
-    if other := _ask(actor, key, holder):
-        with doing(f"waiting for {other}, which makes {key.rpartition('/')[2]}"):
-            while _ask(actor, key, holder):
-                time.sleep(_ASK_S)
 
 
 def _ask(actor: Any, key: str, holder: str) -> str:

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,13 +23,7 @@ _DRAINED = 3
 
 @dataclass(frozen=True)
 class Node:
-    """A node that is alive.
-
-    Attributes:
-        id: Its id in Ray.
-        name: Host name and address.
-        room: What it has for work, in words.
-    """
+    """A node that is alive: its id in Ray, its host name and address, and in words what it has for work."""
 
     id: str
     name: str
@@ -59,12 +53,8 @@ def _described(node: Mapping[str, Any]) -> Node:
 class Membership:
     """Compares the cluster with the last look at it, and tells what has changed.
 
-    Args:
-        nodes: Returns the nodes that are alive.
-        on_join: Called with every node that has joined.
-        autoscaler: Returns what the autoscaler tells; None where there is none.
-        draining: Returns the nodes that are about to go, see `cluster.preemption.draining`.
-        announced: Returns the nodes that are gone after an announcement, which no look need have seen.
+    What it asks are `nodes_alive`, `cluster.nodes.autoscaler`, `cluster.preemption.draining` and
+    `gone_as_announced`. It calls ``on_join`` with every node that has joined.
     """
 
     def __init__(
@@ -117,17 +107,9 @@ class Membership:
         return news
 
 
-@contextlib.contextmanager
 def nodes_watched(
-    on_join: Callable[[Node], None] = lambda node: None, *, every_s: float = EVERY_S
-) -> Iterator[None]:
+    on_join: Callable[[Node], None], *, every_s: float = EVERY_S
+) -> contextlib.AbstractContextManager[None]:
     """Tell of nodes that join and leave while the block runs."""
-    membership = Membership(on_join=on_join)
-
-    def look() -> None:
-        # A cluster that no longer answers is what ends the command, with its own message.
-        with contextlib.suppress(Exception):
-            membership.look()
-
-    with repeated(look, every_s=every_s, name="nodes", patience_s=_PATIENCE_S):
-        yield
+    look = Membership(on_join=on_join).look
+    return repeated(look, every_s=every_s, name="nodes", patience_s=_PATIENCE_S)

@@ -3,7 +3,7 @@
 import functools
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,11 +54,7 @@ def nodes_to_come() -> Nodes:
 
 @functools.cache
 def _launcher_file(job: str) -> str:
-    """The launcher's configuration, from this machine or from the head node; empty without one.
-
-    Args:
-        job: The job in whose cluster to look.
-    """
+    """The configuration of the launcher of a job's cluster, from here or from the head; empty without one."""
     import ray
 
     written = _read_launched()
@@ -77,11 +73,7 @@ def _read_launched() -> str:
 
 
 def launched(written: str) -> Nodes:
-    """Nodes in a configuration of Ray's cluster launcher.
-
-    Args:
-        written: The configuration as YAML.
-    """
+    """Nodes in the YAML of Ray's cluster launcher."""
     import yaml
 
     config = yaml.safe_load(written)
@@ -154,26 +146,17 @@ def autoscaler() -> Autoscaler | None:
 
 
 def reported(state: Any) -> Autoscaler:
-    """Read the report of an autoscaler.
-
-    Args:
-        state: Ray's message ``AutoscalingState``.
-    """
-    requested = [(each.ray_node_type_name, each.count) for each in state.pending_instance_requests]
-    starting = [(each.ray_node_type_name, 1) for each in state.pending_instances]
+    """Read the report of an autoscaler from Ray's message ``AutoscalingState``."""
+    starting: Counter[str] = Counter()
+    for each in state.pending_instance_requests:
+        starting[each.ray_node_type_name] += each.count
+    starting.update(each.ray_node_type_name for each in state.pending_instances)
     failed = [f"{each.ray_node_type_name} ({each.reason.strip()})" for each in state.failed_instance_requests]
     return Autoscaler(
-        launching=_counted([*requested, *starting]),
+        launching=tuple(f"{count} x {kind}" for kind, count in starting.items()),
         failed=tuple(dict.fromkeys(failed)),
         impossible=tuple(dict(bundle) for bundle in _bundles_refused(state)),
     )
-
-
-def _counted(kinds: Sequence[tuple[str, int]]) -> tuple[str, ...]:
-    counts: Counter[str] = Counter()
-    for kind, count in kinds:
-        counts[kind] += count
-    return tuple(f"{count} x {kind}" for kind, count in counts.items())
 
 
 def _bundles_refused(state: Any) -> Iterable[Mapping[str, float]]:

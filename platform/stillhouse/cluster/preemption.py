@@ -43,10 +43,8 @@ def leaving() -> Iterator[threading.Event]:
     own = ray.get_runtime_context().get_node_id()
 
     def look() -> None:
-        # A cluster that does not answer ends what runs on it with a message of its own.
-        with contextlib.suppress(Exception):
-            if not soon.is_set() and own in draining():
-                soon.set()
+        if not soon.is_set() and own in draining():
+            soon.set()
 
     with repeated(look, every_s=LOOK_S, name="preemption"):
         yield soon

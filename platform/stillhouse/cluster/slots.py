@@ -36,15 +36,11 @@ _REMEDY = "Lower --workers or the resources of a worker, or use a larger cluster
 
 
 class Slots:
-    """Number of trials that run at once: as many as fit on the nodes there are, up to a limit.
+    """Number of trials that run at once: as many as fit on the nodes there are, up to a limit; 0 is none.
 
     On a cluster that grows, more trials are begun than fit now. They wait for nodes, which is how an
     autoscaler learns that nodes are needed: if its limits are known twice as many as fit, at most those that
     fit on the grown cluster; otherwise half as many again, and at least one.
-
-    Args:
-        need: Resources of one trial.
-        limit: Maximum number; 0 for none.
     """
 
     def __init__(self, need: Need, limit: int = 0) -> None:
@@ -122,10 +118,8 @@ def _wait(need: Need, up: Nodes, seconds: float, found: Autoscaler | None) -> No
     with _reserved(need) as group, doing("waiting for nodes"):
         while not group.wait(_LOOK_S):
             now, found = time.monotonic(), autoscaler()
-            if found is not None and _asks(need, found):
-                refused_since = min(refused_since, now)
-            else:
-                refused_since = math.inf
+            impossible = found is not None and _bundle(need) in found.impossible
+            refused_since = min(refused_since, now) if impossible else math.inf
             if now - refused_since >= _REFUSED_S:
                 _refuse(need, nodes_up(), autoscaler="it has no such nodes, or is at its limit")
             if now - began >= seconds:
@@ -181,17 +175,9 @@ class RoomWatch:
         return any(list(bundles.values()) == wanted for bundles in pending)
 
 
-@contextlib.contextmanager
-def room_watched(watch: RoomWatch, *, every_s: float = _LOOK_S) -> Iterator[None]:
+def room_watched(watch: RoomWatch) -> contextlib.AbstractContextManager[None]:
     """Let a watch look again and again while the block runs."""
-
-    def look() -> None:
-        # A cluster that no longer answers is what ends the run, with its own message.
-        with contextlib.suppress(Exception):
-            watch.look()
-
-    with repeated(look, every_s=every_s, name="room"):
-        yield
+    return repeated(watch.look, every_s=_LOOK_S, name="room")
 
 
 @contextlib.contextmanager
@@ -204,11 +190,6 @@ def _reserved(need: Need) -> Iterator[Any]:
         yield group
     finally:
         ray.util.remove_placement_group(group)
-
-
-def _asks(need: Need, found: Autoscaler) -> bool:
-    """Return whether what the autoscaler calls impossible is this need."""
-    return _bundle(need) in found.impossible
 
 
 def _bundle(need: Need) -> dict[str, float]:

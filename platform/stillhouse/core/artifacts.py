@@ -313,12 +313,6 @@ def check_no_url(
 ) -> None:
     """Refuse a path that was given as a URL, which would become a folder of that name.
 
-    Args:
-        path: The path.
-        rule: What must hold.
-        given: What the path is given as.
-        remedy: What to do.
-
     Raises:
         BadInput: It is a URL.
     """
@@ -444,7 +438,7 @@ def write_manifest(folder: Path, content: dict[str, Any]) -> None:
 def manifest_of(folder: Path, content: dict[str, Any]) -> bytes:
     """Return the manifest that `write_manifest` writes."""
     files = sums_of(folder, known=stated_sums(content))
-    return _encoded(redacted_json({**content, **({FILES: files} if files else {})}))
+    return as_json({**content, **({FILES: files} if files else {})}).encode()
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -469,11 +463,7 @@ def write_json(path: Path, content: object) -> None:
 
 def as_json(content: object) -> str:
     """Return what `write_json` writes."""
-    return _encoded(redacted_json(content)).decode()
-
-
-def _encoded(content: object) -> bytes:
-    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+    return json.dumps(redacted_json(content), indent=2, ensure_ascii=False) + "\n"
 
 
 def without_nan(content: Any) -> Any:
@@ -508,15 +498,10 @@ def read_json(path: Path) -> Any:
 
 @contextlib.contextmanager
 def locked(path: Path, *, wait: bool = True, held: str = "") -> Iterator[None]:
-    """Hold a file lock, which the operating system releases however this process ends.
-
-    Args:
-        path: The lock file, which is created and left behind.
-        wait: Whether to wait for another holder, instead of refusing at once.
-        held: Message of the refusal.
+    """Hold the lock of a file, which is created and left behind; it is free however this process ends.
 
     Raises:
-        BadInput: Another process holds the lock and ``wait`` is False.
+        BadInput: Another process holds the lock and ``wait`` is False; ``held`` is the message.
     """
     with lock_file(path) as file:
         if not lock(file, ALONE):
@@ -533,11 +518,7 @@ def locked(path: Path, *, wait: bool = True, held: str = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def shared(
-    path: Path,
-    *,
-    first: Callable[[], None],
-    last: Callable[[], None],
-    seconds: float,
+    path: Path, *, first: Callable[[], None], last: Callable[[], None], seconds: float
 ) -> Iterator[None]:
     """Hold a file lock together with others that share it, which keeps those out that want it for themselves.
 
@@ -599,8 +580,7 @@ def remove(folder: Path) -> None:
 
 def free_bytes(folder: Path) -> int:
     """Bytes that may still be written; some writers report a full disk only as a short write."""
-    status = os.statvfs(folder)
-    return status.f_bavail * status.f_frsize
+    return shutil.disk_usage(folder).free
 
 
 @functools.cache

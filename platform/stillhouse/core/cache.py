@@ -67,23 +67,18 @@ def use(folder: Path) -> None:
         os.utime(marker)
 
 
-def make_room(root: Path, is_published: Callable[[str], bool]) -> list[Path]:
+def make_room(root: Path, is_published: Callable[[str], bool]) -> None:
     """Drop the least recently used artifacts of a node until the rest is within its limit.
 
-    Args:
-        root: The node's folder.
-        is_published: Whether the remote has an artifact, by ``<kind>/<name>``.
-
-    Returns:
-        What was dropped. Another process that makes room at the same time is left to it.
+    Another process that makes room at the same time is left to it. What is published is asked for by
+    ``<kind>/<name>``.
     """
     limit = limit_bytes()
     if limit == math.inf:
-        return []
-    dropped = []
+        return
     with contextlib.ExitStack() as held:
         if not _held_alone(root / _LOCK, held):
-            return []
+            return
         sizes = {path.parent: _bytes(path.parent) for path in root.glob(f"*/*/{MANIFEST}")}
         over = sum(sizes.values()) - limit
         for folder in sorted(sizes, key=_last_used):
@@ -99,8 +94,6 @@ def make_room(root: Path, is_published: Callable[[str], bool]) -> list[Path]:
                 (folder / MANIFEST).unlink(missing_ok=True)
                 shutil.rmtree(folder, ignore_errors=True)
                 over -= sizes[folder]
-                dropped.append(folder)
-    return dropped
 
 
 def has_room(root: Path, size: int) -> bool:

@@ -78,18 +78,17 @@ def diverted_chatter(folder: Path, *, verbose: bool) -> Iterator[None]:
         yield
         return
     sys.stderr.flush()
-    path = _writable_log(folder)
-    with _RedactedFile(path) as file, _stderr_to(file), _logging_to(file):
-        with _stdout_to(file):
-            yield
+    with (
+        _RedactedFile(_writable_log(folder)) as file,
+        _stderr_to(file),
+        _logging_to(file),
+        _stdout_to(file),
+    ):
+        yield
 
 
 def log_failure(error: BaseException, folder: Path) -> Path:
-    """Write the traceback of an unexpected error to the log file, or to a temporary one if it cannot be.
-
-    Returns:
-        The log file.
-    """
+    """Write the traceback of an unexpected error to the log file, or to a temporary one if it cannot be."""
     path = _writable_log(folder)
     with path.open("a", encoding="utf-8") as file:
         file.write(redacted("".join(traceback.format_exception(error))))
@@ -107,18 +106,13 @@ def log_in(folder: Path) -> Path | None:
 
 def _writable_log(folder: Path) -> Path:
     """This process's log file in a folder, or in that of temporary files if the folder cannot be written."""
+    name = _log_name(os.getpid())
     try:
-        path = _log_file(folder)
-        path.touch()
-        return path
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+        return folder / name
     except OSError:
-        return _log_file(Path(tempfile.gettempdir()))
-
-
-def _log_file(folder: Path) -> Path:
-    """This process's log file in a folder, which is created."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / _log_name(os.getpid())
+        return Path(tempfile.gettempdir()) / name
 
 
 @functools.cache
@@ -184,11 +178,7 @@ def _logging_to(file: TextIO) -> Iterator[None]:
 
 
 class _RedactedFile(io.TextIOWrapper):
-    """A log file without secrets: Python's writes are redacted at once, those of compiled code at the end.
-
-    Args:
-        path: The file, which is continued.
-    """
+    """A log file without secrets: Python's writes are redacted at once, those of compiled code at the end."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path.open("ab"), encoding="utf-8", errors="backslashreplace", line_buffering=True)
@@ -288,11 +278,7 @@ def on_terminal() -> bool:
 
 @contextlib.contextmanager
 def doing(what: str) -> Iterator[None]:
-    """Name the work of this block, for the line that `never_silent` prints if it prints nothing itself.
-
-    Args:
-        what: The work, such as ``measuring the teacher``.
-    """
+    """Name the work of this block, for the line that `never_silent` prints if it prints nothing itself."""
     _activities.append((what, time.monotonic()))
     try:
         yield
@@ -301,33 +287,25 @@ def doing(what: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def never_silent(*, every_s: float | None = None) -> Iterator[None]:
-    """Say what is being done whenever nothing was printed for a while; within another such block do nothing.
-
-    Args:
-        every_s: Seconds of silence before a line; None takes `SILENT_S`.
-    """
+def never_silent() -> Iterator[None]:
+    """Say what is being done when nothing was printed for a while; within another such block do nothing."""
     global _watching, _heard
     if _watching:
         yield
         return
-    limit = SILENT_S if every_s is None else every_s
-
-    def look() -> None:
-        if time.monotonic() - _heard >= limit:
-            _tell_activity()
-
     _watching, _heard = True, time.monotonic()
     try:
-        with repeated(look, every_s=min(1.0, limit / 4), name="never silent"):
+        with repeated(_tell_activity, every_s=min(1.0, SILENT_S / 4), name="never silent"):
             yield
     finally:
         _watching = False
 
 
 def _tell_activity() -> None:
-    """Print the innermost named work that has not just begun, and for how long it has been going on."""
+    """After a silence, print the innermost named work that has not just begun, and how long it has taken."""
     now = time.monotonic()
+    if now - _heard < SILENT_S:
+        return
     long = [(what, now - began) for what, began in tuple(_activities) if now - began >= _JUST_BEGUN_S]
     if long:
         what, seconds = long[-1]
@@ -351,15 +329,11 @@ class Progress:
     On a terminal it is a bar, elsewhere a line every few seconds; the last line is printed on both.
     """
 
-    def __init__(self, what: str, unit: str, *, every_s: float = 5.0) -> None:
-        """Start the clock.
+    every_s = 5.0
+    """Seconds between lines."""
 
-        Args:
-            what: The work, such as ``embedding sentences``.
-            unit: What is counted, such as ``sentences``.
-            every_s: Seconds between lines.
-        """
-        self.what, self.unit, self.every_s = what, unit, every_s
+    def __init__(self, what: str, unit: str) -> None:
+        self.what, self.unit = what, unit
         self.last = self.began = time.monotonic()
         self.seen: deque[tuple[float, int, float]] = deque()
 

@@ -29,10 +29,7 @@ def on_device(device: str) -> contextlib.AbstractContextManager[object]:
 
 
 def require_device(device: str) -> None:
-    """Refuse a device that this machine does not have.
-
-    Args:
-        device: ``cpu``, ``mps``, ``cuda`` or one of several, such as ``cuda:1``.
+    """Refuse a device that this machine does not have: ``cpu``, ``mps``, ``cuda`` or ``cuda:1``.
 
     Raises:
         BadInput: The device is missing.

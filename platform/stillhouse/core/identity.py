@@ -20,12 +20,7 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Spec(Generic[T]):
-    """A class (or function) with keyword arguments, which is fingerprinted now and called later.
-
-    Attributes:
-        target: The class or function.
-        kwargs: Its keyword arguments; every value has a stable identity.
-    """
+    """A class (or function) with keyword arguments, which is fingerprinted now and called later."""
 
     target: Callable[..., T]
     kwargs: Mapping[str, Any]

@@ -68,7 +68,7 @@ def intact(path: Path) -> Path:
     Raises:
         Hindered: The bytes are not those that were written; the file has been put aside.
     """
-    expected = expected_sum(path)
+    expected = _sums_beside(path).get(path.name)
     if expected is None or _is_same(path, expected):
         return path
     aside = put_aside(path)
@@ -111,11 +111,6 @@ def check_checksums(folder: Path) -> None:
             )
 
 
-def expected_sum(path: Path) -> str | None:
-    """Return the checksum that the manifest beside a file states for it; None if there is none."""
-    return _sums_beside(path).get(path.name)
-
-
 def stated_sums(manifest: Mapping[str, Any]) -> dict[str, str]:
     """Return the checksums of an artifact's files by name; a shard states it in its own entry."""
     shards = [shard for shard in manifest.get("shards", ()) if isinstance(shard, dict)]
@@ -126,9 +121,7 @@ def stated_sums(manifest: Mapping[str, Any]) -> dict[str, str]:
 def is_whole(folder: Path, *, contents: bool) -> bool:
     """Return whether an artifact is finished and undamaged; what is damaged is reported and put aside.
 
-    Args:
-        folder: The artifact's folder.
-        contents: Compare the bytes of its files; otherwise only that each is there.
+    With ``contents`` the bytes of its files are compared, else only that each is there.
     """
     path = folder / MANIFEST
     if not path.exists():
@@ -154,12 +147,7 @@ def is_whole(folder: Path, *, contents: bool) -> bool:
 
 
 def damage_of(folder: Path) -> list[str]:
-    """Compare every file of a finished artifact anew; one sentence per problem, and nothing is moved."""
-    return [f"{name} {problem}" for name, problem in damaged_files(folder).items()]
-
-
-def damaged_files(folder: Path) -> dict[str, str]:
-    """Compare every file of a finished artifact anew; return what is wrong with it by the file's name.
+    """Compare every file of a finished artifact anew; one sentence per problem, and nothing is moved.
 
     Raises:
         Hindered: The system does not let a file be read; it may be good.
@@ -167,18 +155,18 @@ def damaged_files(folder: Path) -> dict[str, str]:
     try:
         manifest = parse_json((folder / MANIFEST).read_bytes())
     except (FileNotFoundError, ValueError) as error:
-        return {MANIFEST: f"cannot be read: {error}"}
+        return [f"{MANIFEST} cannot be read: {error}"]
     except OSError as error:
         raise blocked(folder / MANIFEST, error) from None
     if not isinstance(manifest, dict):
-        return {MANIFEST: "is no JSON object"}
-    problems = {}
+        return [f"{MANIFEST} is no JSON object"]
+    problems = []
     for name, expected in stated_sums(manifest).items():
         try:
             if sha256_of(folder / name) != expected:
-                problems[name] = "was altered: its bytes differ from those that were written"
+                problems.append(f"{name} was altered: its bytes differ from those that were written")
         except FileNotFoundError:
-            problems[name] = "is missing"
+            problems.append(f"{name} is missing")
         except OSError as error:
             raise blocked(folder / name, error) from None
     return problems
@@ -187,9 +175,7 @@ def damaged_files(folder: Path) -> dict[str, str]:
 def put_aside(path: Path, *, alone: bool = False) -> Path | None:
     """Move a damaged file, and the manifest beside it, to the workspace's ``quarantine`` folder.
 
-    Args:
-        path: The file.
-        alone: Leave the manifest: the artifact is finished without this file.
+    The file goes ``alone`` where the artifact is finished without it.
 
     Returns:
         The file's new path; None if there was nothing to move or the folder cannot be written.
@@ -255,12 +241,9 @@ def _is_same(path: Path, expected: str) -> bool:
 
 @dataclass
 class _Record:
-    """The files of a workspace that some process has compared, kept in `COMPARED`.
+    """The files of a workspace that some process has compared, as the first bytes of `COMPARED` tell.
 
-    Attributes:
-        root: The workspace.
-        size: How much of the file has been read, in bytes.
-        known: Inode, size, time of change and checksum by the file's path in the workspace.
+    Known are inode, size, time of change and checksum by the file's path in the workspace.
     """
 
     root: Path

@@ -48,12 +48,7 @@ class JobClock:
 
     @contextlib.contextmanager
     def part(self, name: str, *, within: str = "") -> Iterator[None]:
-        """Count the seconds of this block for a part.
-
-        Args:
-            name: The part.
-            within: The part whose block this one is in, and for which its seconds do not count.
-        """
+        """Count the seconds of this block for a part, and not for the part whose block it is ``within``."""
         self._open[name] = time.monotonic()
         try:
             yield
@@ -83,18 +78,15 @@ class JobClock:
         now = time.monotonic()
         with self._looking:
             if self._told is None or now >= self._look_at:
-                left = self._estimate()
+                left = None
+                # Files that it reads come and go: a line without an estimate is better than a failed job.
+                with contextlib.suppress(Exception):
+                    left = self.left()
                 after = time.monotonic()
                 self._told = (after, left)
                 self._look_at = after + max(_LOOKED_S, (after - now) / _SHARE)
             told, left = self._told
         return None if left is None else max(0.0, left - (now - told))
-
-    def _estimate(self) -> float | None:
-        # Files that are read for it come and go: a line without an estimate is better than a failed job.
-        with contextlib.suppress(Exception):
-            return self.left()
-        return None
 
     def __str__(self) -> str:
         """``12:31, about 8:00 left``, without the second half where nothing is known of it."""

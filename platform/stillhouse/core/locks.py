@@ -20,12 +20,9 @@ def lock_file(path: Path) -> IO[str]:
 
 
 def lock(file: IO[str], kind: int, *, wait: bool = False) -> bool:
-    """Take a lock, or change to it; False if another holder is in the way and ``wait`` is False.
+    """Take a lock, `SHARED` or `ALONE`, or change to it, until the file is closed.
 
-    Args:
-        file: An opened lock file; closing it releases the lock.
-        kind: `SHARED` or `ALONE`.
-        wait: Whether to wait for another holder.
+    Without ``wait`` it returns False if another holder is in the way.
 
     Raises:
         BadInput: The file system has no locks.

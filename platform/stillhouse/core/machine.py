@@ -16,16 +16,13 @@ _UNKNOWN = 1 << 62
 
 
 def describe_machine(threads: int) -> dict[str, object]:
-    """Describe this machine at this moment.
-
-    Args:
-        threads: Threads that the measured model uses.
+    """Describe this machine at this moment, for a measured model that uses so many threads.
 
     Returns:
         ``cpu`` (its model), ``cores`` that this process may use, ``threads``, and ``load``, the number of
-        processes that ran or waited on average over the last minute; None where the system does not say.
+        processes that ran or waited on average over the last minute.
     """
-    load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+    load = round(os.getloadavg()[0], 2)
     return {"cpu": _cpu(), "cores": cores(), "threads": threads, "load": load}
 
 

@@ -15,7 +15,6 @@ from stillhouse.core.errors import BadInput, blocked
 from stillhouse.core.json_text import parse_json
 from stillhouse.core.roles import DOCUMENT_NAMES, QUERY, ROLES, SETTINGS, Prompts
 
-LEFT, RIGHT = "left", "right"
 STATIC, ROUTER = "StaticEmbedding", "Router"
 _EXPORTS = {"recurrent.json": "a compact export", "towers.json": "an export of two towers"}
 """Exports that stock sentence-transformers cannot read as one model, by the file that tells them."""
@@ -130,15 +129,10 @@ class ModelFolder:
         return self._side("truncation")
 
     @property
-    def padding_side(self) -> str:
-        """Side on which stock sentence-transformers pads shorter texts."""
-        return self._side("padding")
-
-    @property
     def length(self) -> int:
         """Tokens per text that the folder states; 0 where it states none."""
         if self.static:
-            return int(self._backend("truncation").get("max_length", 0))
+            return int(self._backend["truncation"].get("max_length", 0))
         own = self.tokenizer.get("model_max_length") or self.tokenizer.get("max_len")
         stated = self.settings.get("max_seq_length") or own or 0
         return int(stated) if stated < sys.maxsize else 0
@@ -266,7 +260,7 @@ class ModelFolder:
         if chats and not self.modules:
             remedy = "Stock sentence-transformers puts every text into it: save the model with its modules."
             yield "tokenizer_config.json", "chat_template", remedy
-        if self.padding_side == LEFT and not self._relative():
+        if self._side("padding") == "left" and not self._relative():
             remedy = "Its vectors depend on the other texts of a batch: set it to right, as it was trained."
             yield "tokenizer_config.json", "padding_side: left", remedy
 
@@ -284,12 +278,13 @@ class ModelFolder:
     def _side(self, what: str) -> str:
         """A side as transformers finds it: in the tokenizer's settings, else in the tokenizer itself."""
         stated = None if self.static else self.tokenizer.get(f"{what}_side")
-        return str(stated or self._backend(what).get("direction", RIGHT)).lower()
+        return str(stated or self._backend[what].get("direction", "right")).lower()
 
-    def _backend(self, part: str) -> Mapping[str, Any]:
-        """Return the truncation or padding that ``tokenizer.json`` itself states."""
-        file = self.transformer / "tokenizer.json"
-        return _backend_settings(file, _stamp(file)).get(part) or {} if file.is_file() else {}
+    @functools.cached_property
+    def _backend(self) -> dict[str, dict[str, Any]]:
+        """Truncation and padding that ``tokenizer.json`` itself states, which may be large."""
+        stated = _object(self.transformer / "tokenizer.json")
+        return {part: stated.get(part) or {} for part in ("truncation", "padding")}
 
 
 def read_folder(path: Path) -> ModelFolder:
@@ -316,12 +311,6 @@ def _read(path: Path, stamps: tuple[Any, ...]) -> ModelFolder:
         tokenizer=_object(transformer / "tokenizer_config.json"),
         stated=_object(path / SETTINGS),
     )
-
-
-@functools.lru_cache(maxsize=8)
-def _backend_settings(file: Path, stamp: tuple[Any, ...]) -> Mapping[str, Any]:
-    """Truncation and padding of a ``tokenizer.json``, which may be large."""
-    return {name: value for name, value in _object(file).items() if name in ("truncation", "padding")}
 
 
 def _unknown(found: Mapping[str, Any] | None, known: str) -> list[str]:

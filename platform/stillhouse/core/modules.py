@@ -10,10 +10,7 @@ from stillhouse.core.errors import BadInput, nearest
 
 
 def module_names(folders: Iterable[str]) -> list[str]:
-    """List the modules in a package's folders without importing them.
-
-    Args:
-        folders: The package's ``__path__``.
+    """List the modules in a package's ``__path__`` without importing them.
 
     Raises:
         OSError: The system does not let a folder be read, which `pkgutil` takes for an empty one.
@@ -26,13 +23,7 @@ def module_names(folders: Iterable[str]) -> list[str]:
 
 
 def load_module(package: str, names: list[str], name: str, kind: str) -> Any:
-    """Import one of a package's modules by a name that the user gave.
-
-    Args:
-        package: The package's ``__name__``.
-        names: The names that may be asked for.
-        name: The name that was given.
-        kind: What the modules are, for the message: ``sampler``.
+    """Import one of a package's modules, of a kind such as ``sampler``, by a name that the user gave.
 
     Raises:
         BadInput: Unknown name; the message lists the nearest ones.

@@ -65,11 +65,7 @@ def write_note(path: Path, content: dict[str, Any]) -> None:
 
 
 def read_note(path: Path, consequence: str) -> dict[str, Any] | None:
-    """Read a note; a damaged one is put aside, and counts as missing.
-
-    Args:
-        path: The file.
-        consequence: One sentence that says what happens without it.
+    """Read a note; a damaged one is put aside, with a warning of the consequence, and counts as missing.
 
     Raises:
         Hindered: The system does not let the file be read.

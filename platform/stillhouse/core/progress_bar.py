@@ -29,14 +29,9 @@ def in_notebook() -> bool:
 
 
 def draw(page: TextIO, what: str, done: int, total: int | None, words: str) -> None:
-    """Draw the bar of some work instead of the one that is there.
+    """Draw the bar of some work, with words behind it, instead of the one that is there.
 
-    Args:
-        page: The terminal.
-        what: The work.
-        done: Amount done.
-        total: Amount in all; None for words without a bar.
-        words: What is written behind the bar.
+    Without a total the words stand alone.
     """
     global _bar, _page
     with _drawing:

@@ -185,7 +185,7 @@ def _secrets_of_urls(text: str) -> set[str]:
 def _forms(secret: str) -> frozenset[str]:
     """Return a secret as libraries write it: as it is, decoded, URL-encoded, and as a part of base64."""
     plain = {secret, unquote(secret), *secret.splitlines()}
-    found = plain | {encode(each) for each in plain for encode in (quote, quote_plus, _quote_all)}
+    found = plain | {code for each in plain for code in (quote(each), quote_plus(each), quote(each, safe=""))}
     for each in plain:
         data = each.encode("utf-8", "surrogateescape")
         for shift in range(3):
@@ -194,7 +194,3 @@ def _forms(secret: str) -> frozenset[str]:
             part = coded[-(-shift * 8 // 6) : (shift + len(data)) * 8 // 6]
             found |= {part, part.replace("+", "-").replace("/", "_")}
     return frozenset(form for form in found if len(form) >= _LEAST)
-
-
-def _quote_all(text: str) -> str:
-    return quote(text, safe="")

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import functools
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -29,13 +30,7 @@ from urllib.parse import unquote, urlsplit
 
 from stillhouse.core.console import Progress, say
 from stillhouse.core.errors import BadInput, Hindered, full_disk, is_full_disk
-from stillhouse.core.integrity import (
-    MANIFEST,
-    MARKER,
-    QUARANTINE,
-    sha256_of,
-    stated_sums,
-)
+from stillhouse.core.integrity import MANIFEST, MARKER, QUARANTINE, sha256_of, stated_sums
 from stillhouse.core.redaction import redacted, remember
 
 T = TypeVar("T")
@@ -72,12 +67,7 @@ _FULL = ("QuotaExceeded", "StorageFull", "InsufficientStorage", "RESOURCE_EXHAUS
 
 
 class File(NamedTuple):
-    """A file of a published folder.
-
-    Attributes:
-        sha256: Checksum of its bytes.
-        bytes: Its size.
-    """
+    """A file of a published folder."""
 
     sha256: str
     bytes: int
@@ -112,12 +102,12 @@ class Remote:
         return redacted(self.url)
 
     def __repr__(self) -> str:
-        """The same."""
         return f"Remote({str(self)!r})"
 
     def has(self, key: str) -> bool:
         """Return whether a published folder is complete."""
-        return bool(self._info(f"{key}/{MANIFEST}").is_file)
+        path = self._path(f"{key}/{MANIFEST}")
+        return bool(self._patiently(lambda: self._system.get_file_info(path)).is_file)
 
     def listed(self, key: str) -> dict[str, File] | None:
         """Return the files of a published folder by name; None if it is not there or not complete.
@@ -142,11 +132,7 @@ class Remote:
             raise self._damaged(key, MANIFEST, str(error)) from None
 
     def publish(self, folder: Path, key: str) -> None:
-        """Publish a finished artifact, unless it is there: its files, then the manifest.
-
-        Args:
-            folder: A folder with a manifest.
-            key: Its name in the remote.
+        """Publish the folder of a finished artifact, unless it is there: its files, then the manifest.
 
         Raises:
             Hindered: The remote does not take it. What is there counts as unfinished.
@@ -183,10 +169,6 @@ class Remote:
 
         A reader finds either all the old ones or all the new ones. What the last manifest before this one
         names stays, since somebody may be reading it; what is older is removed.
-
-        Args:
-            paths: The files by their names in the folder.
-            key: The folder's name in the remote.
 
         Raises:
             Hindered: The remote does not take them.
@@ -244,13 +226,9 @@ class Remote:
         shutil.rmtree(scratch, ignore_errors=True)
 
     def fetch_file(self, key: str, name: str, file: File, to: Path) -> None:
-        """Fetch one file of a published folder, unless it is here; call this under a lock.
+        """Fetch one file of a published folder, completely or not at all, unless it is here.
 
-        Args:
-            key: The folder's name in the remote.
-            name: The file's name in the folder.
-            file: What `listed` says of it.
-            to: Where it will be, completely or not at all.
+        Call this under a lock, with what `listed` says of the file.
 
         Raises:
             Hindered: It is not what the manifest states, the remote does not answer, or the disk is full.
@@ -313,14 +291,13 @@ class Remote:
     def check(self, workspace_format: int) -> None:
         """Refuse a remote that cannot be used, within half a minute, before any work is done for it.
 
-        Args:
-            workspace_format: The format of this version's workspaces, which a new remote is marked with.
+        A new one is marked with the format of this version's workspaces.
 
         Raises:
             BadInput: It has no such bucket or folder, cannot be read and written with these credentials,
                 is full, does not answer, or is of another format.
         """
-        ended: list[BadInput | Exception | None] = []
+        ended: list[Exception | None] = []
 
         def prove() -> None:
             try:
@@ -381,9 +358,6 @@ class Remote:
         base = _opened(self.url, os.getpid())[1].rstrip("/")
         return f"{base}/{name}" if name else base or "/"
 
-    def _info(self, name: str) -> Any:
-        return self._patiently(lambda: self._system.get_file_info(self._path(name)))
-
     def _sizes(self, folder: str) -> dict[str, int]:
         """Return the sizes of all files below a folder, by their names in it."""
         found = self._listed(folder, recursive=True)
@@ -429,7 +403,11 @@ class Remote:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
         try:
-            _write_synced(temporary, blocks)
+            with temporary.open("wb") as file:
+                for block in blocks:
+                    file.write(block)
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(temporary, target)
         finally:
             with contextlib.suppress(OSError):
@@ -467,10 +445,14 @@ class Remote:
                 first = next(incoming, b"")
                 with _own_disk(to):
                     to.parent.mkdir(parents=True, exist_ok=True)
-                with _written(to) as file:
-                    file(first)
-                    for block in incoming:
-                        file(block)
+                    file = to.open("wb")
+                with file:
+                    for block in itertools.chain([first], incoming):
+                        with _own_disk(to):
+                            file.write(block)
+                    with _own_disk(to):
+                        file.flush()
+                        os.fsync(file.fileno())
         except OSError:
             moved(-received)
             raise
@@ -483,18 +465,19 @@ class Remote:
             FileNotFoundError: What is asked for is not there.
             Hindered: It keeps failing, or fails for a reason that will not pass.
         """
-        for wait in (*_waits(), None):
+        waits = iter(_waits())
+        while True:
             try:
                 return action()
             except FileNotFoundError:
                 raise
             except OSError as error:
+                wait = next(waits, None)
                 if wait is None or not _may_pass(error):
                     raise self._explained(error) from error
                 if wait == _LATER:
                     _say_away(str(self), redacted(str(error)))
             time.sleep(wait * (1 + random.random() / 2))
-        raise AssertionError("the last attempt returns or raises")
 
     def _explained(self, error: OSError) -> Hindered:
         answer = redacted(" ".join((error.strerror or str(error)).split()))
@@ -724,31 +707,6 @@ def _moving(what: str, files: Iterable[File]) -> Iterator[Callable[[int], None]]
                 progress(done // 1_000_000, -(-total // 1_000_000))
 
     yield moved
-
-
-def _write_synced(path: Path, blocks: Iterable[bytes]) -> None:
-    with path.open("wb") as file:
-        for block in blocks:
-            file.write(block)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-@contextlib.contextmanager
-def _written(path: Path) -> Iterator[Callable[[bytes], object]]:
-    """Yield what appends to a new file of this disk, which is synced at the end."""
-    with _own_disk(path):
-        file = path.open("wb")
-    with file:
-
-        def append(block: bytes) -> None:
-            with _own_disk(path):
-                file.write(block)
-
-        yield append
-        with _own_disk(path):
-            file.flush()
-            os.fsync(file.fileno())
 
 
 @contextlib.contextmanager

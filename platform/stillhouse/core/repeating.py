@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def repeated(
-    action: Callable[[], None],
+    action: Callable[[], object],
     *,
     every_s: float,
     name: str,
@@ -16,7 +16,8 @@ def repeated(
     """Call something every few seconds in a thread, as long as the block runs; the first time after a wait.
 
     Args:
-        action: What is called; an error that it raises ends the thread.
+        action: What is called. An error of it is dropped: what it asks or tells ends the work itself, with a
+            message of its own, where that cannot go on without it.
         every_s: Seconds between two calls.
         name: Name of the thread.
         patience_s: How long the end of the block waits for a call that goes on; None waits for its end.
@@ -25,7 +26,8 @@ def repeated(
 
     def work() -> None:
         while not ended.wait(every_s):
-            action()
+            with contextlib.suppress(Exception):
+                action()
 
     thread = threading.Thread(target=work, name=name, daemon=True)
     thread.start()

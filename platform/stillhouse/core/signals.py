@@ -6,7 +6,6 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from types import FrameType
 
 from stillhouse.core.console import warn
 from stillhouse.core.errors import no_memory
@@ -17,7 +16,7 @@ def sigterm_interrupts() -> Iterator[None]:
     """Raise `KeyboardInterrupt` in the main thread on SIGTERM while the block runs."""
     with signals_kept():
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, _interrupt)
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
         yield
 
 
@@ -61,7 +60,3 @@ def _is_of_memory(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, MemoryError):
         error = error.__context__
     return error is not None
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

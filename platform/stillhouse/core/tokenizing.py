@@ -111,8 +111,7 @@ class FastTokenizer:
     def write(self, folder: Path) -> None:
         """Write the tokenizer of a transformer: ``tokenizer.json``, with length and side, for any client.
 
-        Args:
-            folder: Has the other files of the tokenizer; its ``tokenizer_config.json`` gets both too.
+        The folder has the other files of the tokenizer; its ``tokenizer_config.json`` gets both too.
         """
         self._backend.save(str(folder / "tokenizer.json"))
         file = folder / "tokenizer_config.json"
@@ -187,17 +186,11 @@ def _lower_casing(normalizer: Any) -> Any:
     """The normaliser of a tokenizer with lower-casing before it, as sentence-transformers adds it."""
     from tokenizers import normalizers
 
-    if _lowers(normalizer):
-        return normalizer
-    return normalizers.Sequence([normalizers.Lowercase(), *([normalizer] if normalizer else [])])
-
-
-def _lowers(normalizer: Any) -> bool:
-    from tokenizers import normalizers
-
     several: Any = normalizers.Sequence
     parts = list(normalizer) if isinstance(normalizer, several) else [normalizer]
-    return any(isinstance(part, normalizers.Lowercase) for part in parts)
+    if any(isinstance(part, normalizers.Lowercase) for part in parts):
+        return normalizer
+    return normalizers.Sequence([normalizers.Lowercase(), *([normalizer] if normalizer else [])])
 
 
 def _of_transformer(folder: Path) -> Any:

@@ -62,11 +62,7 @@ def check_types(value: Any, path: str, /, **remedies: str) -> None:
             object.__setattr__(value, field.name, fitted)
 
 
-@functools.cache
-def _hints(owner: Any) -> dict[str, Any]:
-    return typing.get_type_hints(owner)
-
-
+_hints = functools.cache(typing.get_type_hints)
 _SHOWN = (str, int, float, list, tuple, dict, type(None))
 
 
@@ -115,9 +111,7 @@ def cast(value: Any, name: str, hint: Any, source: str = "") -> Any:
         BadInput: The value has another type.
     """
     fitted = fit(tuple(value) if isinstance(value, list) else value, hint)
-    plain = isinstance(hint, type) and not typing.get_args(hint)
-    declared = getattr(hint, "__name__", None) if plain else str(hint)
     where = {"file": source} if source else {}
-    rule = f"{name} must be of type {declared}{', and finite' if hint is float else ''}"
+    rule = f"{name} must be of type {_named(hint)}{', and finite' if hint is float else ''}"
     require(fitted is not MISMATCH, rule, **where, key=name, value=value)
     return fitted

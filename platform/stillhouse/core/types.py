@@ -244,12 +244,7 @@ class LogitObjective(Protocol):
 
 @runtime_checkable
 class LayeredModel(Protocol):
-    """A model of layers with states of one size.
-
-    Attributes:
-        depth: Number of layers, without the embedding layer.
-        hidden_size: H.
-    """
+    """A model of layers with states of one size, H."""
 
     @property
     def depth(self) -> int:
@@ -319,22 +314,14 @@ class Scorer(Protocol):
 
 @runtime_checkable
 class ColumnScorer(Scorer, Protocol):
-    """A scorer that was trained on certain columns: one for texts, two for pairs.
-
-    Attributes:
-        columns: The columns in the order of the arguments of ``score``.
-    """
+    """A scorer trained on certain columns, in the order of ``score``: one for texts, two for pairs."""
 
     columns: tuple[str, ...]
 
 
 @runtime_checkable
 class PairReader(Scorer, Protocol):
-    """A scorer that reads both texts of a pair at once, and gives no vector of a single text.
-
-    Attributes:
-        reads_pairs: True.
-    """
+    """A scorer that reads both texts of a pair at once, and gives no vector of a single text."""
 
     reads_pairs: ClassVar[bool]
 
@@ -350,22 +337,14 @@ class BatchedModel(Protocol):
 
 @runtime_checkable
 class StudentHolder(Protocol):
-    """An encoder that keeps its student as a module, whose weights can be counted.
-
-    Attributes:
-        student: The module.
-    """
+    """An encoder that keeps its student as a module, whose weights can be counted."""
 
     student: Module
 
 
 @runtime_checkable
 class ThreadedEncoder(Protocol):
-    """An encoder that runs outside of torch, with threads of its own.
-
-    Attributes:
-        threads: Their number.
-    """
+    """An encoder that runs outside of torch, with a number of threads of its own."""
 
     threads: int
 
@@ -404,21 +383,13 @@ class CountedEvaluator(Protocol):
 
 @runtime_checkable
 class SplitEvaluator(Protocol):
-    """An evaluator of one split of its data; a dev suite refuses any split but ``dev``.
-
-    Attributes:
-        split: ``dev`` or ``test``.
-    """
+    """An evaluator of one split of its data, ``dev`` or ``test``; a dev suite refuses any but ``dev``."""
 
     split: str
 
 
 @runtime_checkable
 class ScorerEvaluator(Protocol):
-    """An evaluator of a `Scorer`; a test suite leaves it out for a model without scores.
-
-    Attributes:
-        needs_scorer: True.
-    """
+    """An evaluator of a `Scorer`; a test suite leaves it out for a model without scores."""
 
     needs_scorer: ClassVar[bool]

@@ -57,11 +57,7 @@ def check_directory() -> None:
 
 
 def check_writable(path: Path, flag: str) -> None:
-    """Refuse what could not be written at the end.
-
-    Args:
-        path: What the user names.
-        flag: The flag that names it, such as ``--json``.
+    """Refuse what could not be written at the end; the flag, such as ``--json``, is the message's.
 
     Raises:
         BadInput: It is a URL or a folder, cannot be written, or lies in something that cannot be.

@@ -3,7 +3,6 @@
 import faulthandler
 import sys
 import time
-from types import TracebackType
 
 _FRESH = 0.02
 """Share of the limit within which a watchdog that was fed is not fed again, as that starts a thread."""
@@ -37,11 +36,7 @@ class Watchdog:
             self._fed = None
 
     def __enter__(self) -> "Watchdog":
-        """Watch, once it is fed."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Watch no longer."""
+    def __exit__(self, *_: object) -> None:
         self.rest()

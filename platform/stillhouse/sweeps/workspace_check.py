@@ -12,7 +12,7 @@ from typing import Any
 from stillhouse.core.artifacts import CHECKPOINTS, MANIFEST, Workspace, read_json, read_manifest
 from stillhouse.core.databases import damage_of_database
 from stillhouse.core.errors import BadInput
-from stillhouse.core.integrity import CHECKSUMS, MARKER, QUARANTINE, check_checksums, damaged_files
+from stillhouse.core.integrity import CHECKSUMS, MARKER, QUARANTINE, check_checksums, damage_of
 from stillhouse.core.json_text import parse_line
 from stillhouse.core.notes import EXPORT_NOTE, NOTES, SWEEP_NOTE, SWEEPS, sound_note
 from stillhouse.experiments.vocabulary import WordTable
@@ -151,7 +151,7 @@ def _guarded(kind: str, path: Path, look: Callable[[], Checked]) -> Checked:
 def _artifact(kind: str, folder: Path) -> Checked:
     if not (folder / MANIFEST).exists():
         return Checked(kind, folder, note="unfinished: the command that began it continues it")
-    problems = [f"{file} {problem}" for file, problem in damaged_files(folder).items()]
+    problems = damage_of(folder)
     if kind == Store.kind and not problems:
         problems = verify_store(folder)
     if not problems and kind == Stage.kind:

@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 from stillhouse.core.json_text import parse_line
+from stillhouse.core.repeating import repeated
 
 Key = tuple[str, ...]
 """Which run: (sweep,), (sweep, trial) or (sweep, trial, stage); the parent's key lacks the last part."""
@@ -53,13 +54,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Rows that runs are trained on.
-
-    Attributes:
-        name: Its name in the UI.
-        digest: Identifies its content.
-        source: Where it comes from.
-    """
+    """Rows that runs are trained on, as MLflow's UI lists them."""
 
     name: str
     digest: str
@@ -91,17 +86,11 @@ class MetricsTail:
     """
 
     def __init__(self, forward: Callable[[Key, list[Row]], None], every_s: float = 1.0) -> None:
-        """Start the thread.
-
-        Args:
-            forward: Called with a run and its new rows, such as `MLflowTracker.metrics`.
-            every_s: Seconds between polls.
-        """
-        self._forward, self._every_s = forward, every_s
+        """Start the thread, which calls ``forward`` with a run and its new rows."""
+        self._forward, self._lock = forward, threading.Lock()
         self._logs: dict[tuple[Key, Path], _OpenLog] = {}
-        self._lock, self._closing = threading.Lock(), threading.Event()
-        self._thread = threading.Thread(target=self._follow_all, name="metrics-tail", daemon=True)
-        self._thread.start()
+        self._polling = contextlib.ExitStack()
+        self._polling.enter_context(repeated(self.poll, every_s=every_s, name="metrics-tail"))
 
     def follow(self, key: Key, path: Path) -> None:
         """Follow a log, which need not exist yet; a second call for the same run and file does nothing."""
@@ -117,14 +106,8 @@ class MetricsTail:
 
     def close(self) -> None:
         """Read every log once more, and end the thread."""
-        self._closing.set()
-        self._thread.join()
+        self._polling.close()
         self.poll()
-
-    def _follow_all(self) -> None:
-        while not self._closing.wait(self._every_s):
-            with contextlib.suppress(OSError):  # A disk that fails for a moment; the log is read again.
-                self.poll()
 
 
 class _OpenLog:

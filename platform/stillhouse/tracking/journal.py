@@ -92,11 +92,7 @@ class Journal:
             )
 
     def append(self, **entry: Any) -> bool:
-        """Write the new parts of an entry.
-
-        Returns:
-            Whether anything was new.
-        """
+        """Write the new parts of an entry; return whether there were any."""
         with self._lock:
             news = self._news({"time": round(time.time() * 1000), **redacted_json(entry)})
             for new in news:

@@ -68,12 +68,7 @@ def tracking_uri(root: Path) -> str:
 
 
 def require_driver(uri: str, variable: str) -> None:
-    """Refuse a database that no installed package can reach; otherwise its first use would fail.
-
-    Args:
-        uri: Its address, as SQLAlchemy reads it.
-        variable: Name of the environment variable that has it.
-    """
+    """Refuse a database, named by an environment variable, that no installed package can reach."""
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import NoSuchModuleError
 
@@ -103,7 +98,8 @@ def prepare(uri: str, *, upgrade: bool = False) -> None:
             scrap.unlink(missing_ok=True)
         with replacing(path) as temporary:
             if path.exists():
-                _copy_database(path, temporary)
+                with closing(sqlite3.connect(path)) as old, closing(sqlite3.connect(temporary)) as new:
+                    old.backup(new)
             command = [sys.executable, "-P", "-m", "mlflow", "db", "upgrade", f"sqlite:///{temporary}"]
             done = subprocess.run(command, capture_output=True, text=True, timeout=300)
             if done.returncode:
@@ -133,11 +129,8 @@ def relocate(uri: str, tag: str) -> None:
     """Let the database of a workspace that was moved or copied name the artifacts that lie beside it.
 
     MLflow states absolute places: without this, a copy would read and write the original's artifacts. Only
-    experiments of ours are changed, and only if artifacts came along with the database.
-
-    Args:
-        uri: Any tracking URI; one that is no SQLite database is left alone.
-        tag: A tag that every run of ours has.
+    experiments of ours are changed, whose runs have the tag, and only if artifacts came along with the
+    database. Another kind of database is left alone.
     """
     path, here = sqlite_path(uri), artifact_location(uri)
     if path is None or here is None or not (path.parent / ARTIFACTS).is_dir():
@@ -164,8 +157,3 @@ def sqlite_path(uri: str) -> Path | None:
     """Return the file of an SQLite URI; None for another URI, or for a database in memory."""
     found = re.fullmatch(r"sqlite(?:\+\w+)?:///([^?]+)(?:\?.*)?", uri)
     return Path(found[1]).absolute() if found and found[1] != ":memory:" else None
-
-
-def _copy_database(path: Path, copy: Path) -> None:
-    with closing(sqlite3.connect(path)) as old, closing(sqlite3.connect(copy)) as new:
-        old.backup(new)

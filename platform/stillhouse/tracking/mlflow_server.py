@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -25,6 +25,7 @@ from stillhouse.core.machine import variables_set
 from stillhouse.tracking import Key, View
 from stillhouse.tracking.journal import Entry, Journal
 from stillhouse.tracking.location import ENVIRONMENT, artifact_location, prepare, relocate
+from stillhouse.tracking.reading import of_all_pages
 
 LEVEL = "stillhouse.level"
 """The tag that says whether a run is a ``sweep``, a ``trial`` or a ``stage``."""
@@ -63,12 +64,7 @@ class Server:
         self._doubtful = False
 
     def send(self, entries: list[Entry], *, files: bool = False) -> None:
-        """Send metrics of any runs together, or one entry of another kind.
-
-        Args:
-            entries: The entries.
-            files: Whether what a run has as files is sent, which the entry of the run has too; or the rest.
-        """
+        """Send metrics of any runs together, or one other entry: of a run its ``files``, or the rest."""
         entry = entries[0]
         match entry["do"]:
             case "run" if files:
@@ -148,13 +144,8 @@ class Server:
 
     def _load(self) -> None:
         """Read the journal's runs. Of two with one key that stays which is written to, else the fuller."""
-        query, token, runs = f"tags.`{_JOURNAL}` = '{self.journal.id}'", None, []
-        while True:
-            page = self._client.search_runs([self._experiment_id], query, page_token=token)
-            runs += list(page)
-            token = page.token
-            if not token:
-                break
+        query = f"tags.`{_JOURNAL}` = '{self.journal.id}'"
+        runs = of_all_pages(self._client.search_runs, [self._experiment_id], query)
         kept: dict[Key, Any] = {}
         used = {run.id for run in self._runs.values()}
         for run in sorted(runs, key=lambda run: _worth(run, used), reverse=True):
@@ -198,8 +189,7 @@ class Server:
             tags["mlflow.source.git.commit"] = tags["git.revision"].removesuffix("-dirty")
         for part in _parts([Param(name, value[:6000]) for name, value in absent.items()], 100):
             self._client.log_batch(run.id, params=part)
-        for part in _parts([RunTag(_name(name), value[:5000]) for name, value in tags.items()], 100):
-            self._client.log_batch(run.id, tags=part)
+        self._set_tags(run, tags)
         run.parameters |= set(absent)
         if entry.get("datasets"):
             self._client.log_inputs(run.id, [_dataset(**data) for data in entry["datasets"]])
@@ -228,9 +218,11 @@ class Server:
             tags["mlflow.note.content"] = entry["note"]
         if entry["name"]:
             tags["mlflow.runName"] = entry["name"]
-        self._client.log_batch(
-            run.id, tags=[RunTag(_name(name), value[:5000]) for name, value in tags.items()]
-        )
+        self._set_tags(run, tags)
+
+    def _set_tags(self, run: _Run, tags: Mapping[str, str]) -> None:
+        for part in _parts([RunTag(_name(name), value[:5000]) for name, value in tags.items()], 100):
+            self._client.log_batch(run.id, tags=part)
 
     def _send_views(self, entry: Entry) -> None:
         views = [View(**view) for view in entry["views"]]
@@ -252,11 +244,7 @@ class Server:
     def _send_state(self, entry: Entry) -> None:
         run, state = self._get(entry), entry["state"]
         run.status = _STATUS.get(state, "FINISHED")
-        tags = [
-            RunTag("stillhouse.state", state),
-            RunTag("stillhouse.reason", entry.get("reason", "")[:5000]),
-        ]
-        self._client.log_batch(run.id, tags=tags)
+        self._set_tags(run, {"stillhouse.state": state, "stillhouse.reason": entry.get("reason", "")})
         if state == "running":
             self._client.update_run(run.id, run.status)
         else:
@@ -270,10 +258,9 @@ class Server:
             if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                 raise
             client.create_registered_model(name)
-        known = [
-            v for v in client.search_model_versions(f"name = '{name}'") if v.tags.get(_WEIGHTS) == weights
-        ]
-        number = str(known[0].version) if known else self._new_version(entry)
+        versions = client.search_model_versions(f"name = '{name}'")
+        known = next((each for each in versions if each.tags.get(_WEIGHTS) == weights), None)
+        number = str(known.version) if known else self._new_version(entry)
         client.set_registered_model_alias(name, entry["alias"], number)
         self.journal.keep_version(name, weights, number)
 
@@ -282,13 +269,9 @@ class Server:
         begun = client.search_logged_models(
             [self._experiment_id], filter_string=f"tags.`{_WEIGHTS}` = '{entry['weights']}'"
         )
-        named = [each for each in begun if each.name == entry["name"]]
-        logged = (
-            named[0]
-            if named
-            else client.create_logged_model(
-                self._experiment_id, name=entry["name"], source_run_id=run.id, tags=tags
-            )
+        logged = next((each for each in begun if each.name == entry["name"]), None)
+        logged = logged or client.create_logged_model(
+            self._experiment_id, name=entry["name"], source_run_id=run.id, tags=tags
         )
         with _patience(), tempfile.TemporaryDirectory() as folder:
             description = Model(

@@ -75,12 +75,9 @@ class MLflowTracker:
     """
 
     def __init__(self, uri: str, experiment: str, journal_folder: Path) -> None:
-        """Open the journal and start sending what waits in it.
+        """Open the journal of a sweep's folder and start sending what waits in it to an experiment of MLflow.
 
-        Args:
-            uri: Where MLflow keeps its runs, as `tracking_uri` gives it.
-            experiment: MLflow's experiment; created if absent.
-            journal_folder: The sweep's folder.
+        The experiment is made if it is absent.
         """
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
@@ -159,14 +156,9 @@ class MLflowTracker:
         self._append(do="artifact", key=key, path=str(path.resolve()), folder=folder, stamp=stamp(path))
 
     def register(
-        self,
-        key: Key,
-        folder: Path,
-        name: str,
-        alias: str = "champion",
-        tags: Mapping[str, str] | None = None,
+        self, key: Key, folder: Path, name: str, tags: Mapping[str, str] | None = None
     ) -> str | None:
-        """Register an exported student; the same weights under the same name are one version.
+        """Register an exported student as the champion; the same weights under one name are one version.
 
         Returns:
             The version, or None while the server is down: it is registered once the journal is sent.
@@ -184,7 +176,7 @@ class MLflowTracker:
             key=key,
             path=str(folder.resolve()),
             name=name,
-            alias=alias,
+            alias="champion",
             weights=weights,
             tags=dict(tags or {}),
         )
@@ -199,7 +191,7 @@ class MLflowTracker:
         """Send the entries that can be sent in the given time; a server that fails is asked again.
 
         Returns:
-            One line on what still waits, or an empty string.
+            One line on what still waits or was refused, or an empty string.
         """
         self._closing.set()
         self._news.set()
@@ -208,22 +200,18 @@ class MLflowTracker:
         self._given_up.set()
         self.journal.close()
         waiting = self.journal.waiting({of: self._positions[kind] for kind, of in _KINDS.items()})
-        if not waiting:
-            return self._told_refusals()
-        why = f" ({outage.reason})" if (outage := self._outage) else ""
-        return (
-            f"MLflow at {redacted(self.uri)} has not accepted {waiting} entries yet{why}: they wait in "
-            f"{self.journal.path}, and the same command sends them."
-        )
-
-    def _told_refusals(self) -> str:
-        """One line on what MLflow will never accept, or an empty string."""
-        if not self._refused:
-            return ""
-        return (
-            f"MLflow at {redacted(self.uri)} has refused {self._refused} entries: they are in "
-            f"{self.journal.refusals}, with its reasons."
-        )
+        if waiting:
+            why = f" ({outage.reason})" if (outage := self._outage) else ""
+            return (
+                f"MLflow at {redacted(self.uri)} has not accepted {waiting} entries yet{why}: they wait in "
+                f"{self.journal.path}, and the same command sends them."
+            )
+        if self._refused:
+            return (
+                f"MLflow at {redacted(self.uri)} has refused {self._refused} entries: they are in "
+                f"{self.journal.refusals}, with its reasons."
+            )
+        return ""
 
     def _append(self, **entry: Any) -> None:
         if self.journal.append(**entry):

@@ -73,7 +73,7 @@ def _experiments(client: Any, uri: str) -> list[Any]:
     from mlflow.exceptions import MlflowException
 
     try:
-        return _every(client.search_experiments)
+        return of_all_pages(client.search_experiments)
     except MlflowException as error:
         raise BadInput(
             f"MLflow must answer at {redacted(uri)}, but: {redacted(str(error))[:300]}. Start the server, or "
@@ -117,12 +117,7 @@ def read_runs(uri: str, *, experiment: str = "", runs: Iterable[str] = ()) -> li
 
 
 def where_to_look(uri: str, sweep: str) -> str:
-    """Say where a browser shows the trials of a sweep, sorted: the page, and the command if one is needed.
-
-    Args:
-        uri: Where MLflow keeps its runs.
-        sweep: Name of the sweep.
-    """
+    """Say where a browser shows the trials of a sweep, sorted: the page, and the command if one is needed."""
     try:
         page = _pages(uri).get(f"stillhouse-{sweep}", "")
     except BadInput:  # The server does not answer; the sweep has said so.
@@ -178,19 +173,14 @@ def _pages(uri: str) -> dict[str, str]:
 
 
 def tag_runs(uri: str, query: str, tags: Mapping[str, str]) -> int:
-    """Set tags on the runs that a filter finds; where it finds a sweep, only on the sweep's own run.
-
-    Args:
-        uri: Where MLflow keeps its runs.
-        query: MLflow's filter string.
-        tags: Values by name.
+    """Set tags on the runs that a filter of MLflow's finds; where it finds a sweep, only on its own run.
 
     Returns:
         Number of runs that were tagged.
     """
     client = _client(uri)
     experiments = [each.experiment_id for each in _experiments(client, uri)]
-    runs = _every(client.search_runs, experiments, query)
+    runs = of_all_pages(client.search_runs, experiments, query)
     if any(_level(run) == "sweep" for run in runs):
         runs = [run for run in runs if _level(run) == "sweep"]
     for run in runs:
@@ -212,12 +202,12 @@ def _level(run: Any) -> str:
 
 
 def _all(client: Any, experiments: Mapping[str, str]) -> list[Run]:
-    found = _every(client.search_runs, list(experiments), order_by=["start_time ASC"])
+    found = of_all_pages(client.search_runs, list(experiments), order_by=["start_time ASC"])
     runs = [_run(run, experiments[run.info.experiment_id]) for run in found]
     return [run for run in runs if run.level != "comparison"]
 
 
-def _every(search: Callable[..., Any], *arguments: Any, **named: Any) -> list[Any]:
+def of_all_pages(search: Callable[..., Any], *arguments: Any, **named: Any) -> list[Any]:
     """Return what a search finds on all of its pages."""
     found: list[Any] = []
     token = None

@@ -32,7 +32,7 @@ def test_soft_and_hard_on_the_scores_of_the_joiner(soft: type[SoftLabelCE] | typ
     documents = ENCODINGS["documents"].embedding_BD.view(CLAIMS, CANDIDATES, DIM)
     scores = torch.stack([documents[row] @ joined[row] for row in range(CLAIMS)])
     torch.testing.assert_close(objective.score(ENCODINGS), scores)
-    torch.testing.assert_close(terms, loss.build().terms(scores, SCORES, GOLD))
+    torch.testing.assert_close(terms, loss.build()(scores, SCORES, GOLD))
 
 
 def test_hard_labels_only() -> None:

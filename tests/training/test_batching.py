@@ -34,8 +34,9 @@ from stillhouse.objectives.alignment import Alignment
 from stillhouse.objectives.contrasts import ContrastiveDistillation
 from stillhouse.objectives.matching import Regression
 from stillhouse.training.batching import Batching, check_batching, check_sharding
-from stillhouse.training.fit import Interrupted, fit
-from stillhouse.training.prefetch import batches, rank_share
+from stillhouse.training.fit import fit
+from stillhouse.training.prefetch import batches, check_shares
+from stillhouse.training.rank_sync import Interrupted
 from stillhouse.training.sampler import Order
 from stillhouse.training.table import EveryRow, TrainingTable
 from stillhouse.values.data import Examples, Given, Model, Store
@@ -248,7 +249,7 @@ def test_what_cannot_be_divided_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
         plan_of(batch_tokens=TOKENS, batch_size=12, accumulate=3)
     monkeypatch.setattr("stillhouse.training.prefetch.world_size", lambda: 3)
     with pytest.raises(BadInput, match=r"8 % \(workers \* accumulate\) = 0 with batch_tokens"):
-        rank_share(plan_of(batch_tokens=TOKENS))
+        check_shares(plan_of(batch_tokens=TOKENS))
 
 
 @each_row("ways", SHARDED)

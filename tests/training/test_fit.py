@@ -18,7 +18,9 @@ from stillhouse.core.watchdog import Watchdog
 from stillhouse.training import checkpoint, metrics_log, watch
 from stillhouse.training import fit as loop
 from stillhouse.training.estimate import course_in
-from stillhouse.training.fit import Diverged, Evaluation, Interrupted, Stopped, fit
+from stillhouse.training.fit import fit
+from stillhouse.training.progress import Diverged, Evaluation, Stopped
+from stillhouse.training.rank_sync import Interrupted
 from stillhouse.values.stage import Optimizer
 
 pytestmark = pytest.mark.usefixtures("one_thread", "bare_encoder")

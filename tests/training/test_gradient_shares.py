@@ -17,7 +17,9 @@ from stillhouse.core.types import Batch, Encoding, Terms
 from stillhouse.objectives.objective import Objective
 from stillhouse.training import checkpoint
 from stillhouse.training import fit as loop
-from stillhouse.training.fit import Interrupted, fit
+from stillhouse.training.fit import fit
+from stillhouse.training.progress import Diverged
+from stillhouse.training.rank_sync import Interrupted
 from stillhouse.training.sampler import Order
 from stillhouse.training.term_gradients import STEPS, logged_shares, mean_shares, measured_at
 from stillhouse.values.stage import Optimizer
@@ -142,7 +144,7 @@ class Single(Regress):  # type: ignore[misc]
 
 
 def test_a_loss_that_is_not_finite_has_no_shares(tmp_path: Path) -> None:
-    with pytest.raises(loop.Diverged):
+    with pytest.raises(Diverged):
         fit(stage(objective=spec(Regress, poison=1), optimizer=Optimizer(1e-2)), table(), tmp_path)
     assert not shares_in(tmp_path)
 

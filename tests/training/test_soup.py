@@ -19,7 +19,8 @@ from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.methods import load_method
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training import fit as fitting
-from stillhouse.training.fit import Evaluation, fit
+from stillhouse.training.fit import fit
+from stillhouse.training.progress import Evaluation
 from stillhouse.training.soup import mean_of
 
 pytestmark = pytest.mark.usefixtures("one_thread", "bare_encoder")

@@ -14,7 +14,7 @@ from stillhouse.core.roles import Reading
 from stillhouse.corpora.tables import write_rows, write_texts
 from stillhouse.corpora.tokens import build_tokens
 from stillhouse.teachers.weights import resolve_model
-from stillhouse.training.prefetch import batches, rank_share
+from stillhouse.training.prefetch import batches, check_shares
 from stillhouse.training.sampler import Order
 from stillhouse.training.table import EveryRow, Reader, TrainingTable, on_device, open_table
 from stillhouse.values.data import AllRows, Examples
@@ -151,7 +151,7 @@ def test_ranks_together_read_the_rows_of_one_process(monkeypatch: pytest.MonkeyP
 def test_a_batch_that_cannot_be_divided_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stillhouse.training.prefetch.world_size", lambda: 3)
     with pytest.raises(BadInput, match="batch_size % "):
-        rank_share(stage())
+        check_shares(stage())
 
 
 def test_a_live_teacher_may_read_tokens_of_its_own() -> None:

@@ -59,9 +59,6 @@ class Projection(nn.Module):
     Args:
         mean_E: What is subtracted first: the mean that was fitted, or zeros.
         components_DE: C.
-
-    Raises:
-        BadInput: The shapes do not fit.
     """
 
     mean_E: Tensor
@@ -69,12 +66,6 @@ class Projection(nn.Module):
 
     def __init__(self, mean_E: Vectors, components_DE: Vectors) -> None:
         super().__init__()
-        require(
-            components_DE.ndim == 2 and mean_E.shape == components_DE.shape[1:],
-            "shapes of mean and components = (E,) and (D, E)",
-            mean=mean_E.shape,
-            components=components_DE.shape,
-        )
         self.register_buffer("mean_E", torch.tensor(mean_E))
         self.register_buffer("components_DE", torch.tensor(components_DE))
 

@@ -77,11 +77,7 @@ class PKD(nn.Module):
 
 
 def layer_pairs(
-    student_layers: int,
-    teacher_layers: int,
-    *,
-    match: str = "skip",
-    final: bool = False,
+    student_layers: int, teacher_layers: int, *, match: str = "skip", final: bool = False
 ) -> tuple[tuple[int, int], ...]:
     """Match the layers of the student with layers of the teacher.
 

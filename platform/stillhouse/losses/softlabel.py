@@ -178,7 +178,7 @@ class SoftAndHard(nn.Module):
         self.hard = hard.build()
         self.soft: SoftLabelCE | SoftLabelMSE = soft.build()
 
-    def terms(
+    def forward(
         self, student_BC: Tensor, teacher_BC: Tensor | None, labels_BC: Tensor | None
     ) -> dict[str, Tensor]:
         """Compute the weighted terms ``soft`` and ``hard``.
@@ -198,15 +198,6 @@ class SoftAndHard(nn.Module):
             assert labels_BC is not None
             terms["hard"] = (1 - self.alpha) * self.hard(student_BC, labels_BC)
         return terms
-
-    def forward(self, student_BC: Tensor, teacher_BC: Tensor | None, labels_BC: Tensor | None) -> Tensor:
-        """Compute the sum of the terms.
-
-        Raises:
-            BadInput: As `terms`.
-        """
-        parts = list(self.terms(student_BC, teacher_BC, labels_BC).values())
-        return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
 
 class KLDivergence(nn.Module):

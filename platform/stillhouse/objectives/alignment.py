@@ -14,11 +14,7 @@ from typing import ClassVar
 from stillhouse.core.distributed import gather
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.types import (
-    Batch,
-    Encoding,
-    Terms,
-)
+from stillhouse.core.types import Batch, Encoding, Terms
 from stillhouse.losses.cosine import CosineDistance
 from stillhouse.losses.numerics import why_outside, widen
 from stillhouse.losses.regression import MSE

@@ -10,13 +10,7 @@ from torch import Tensor
 
 from stillhouse.core.distributed import gather, world_size
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.types import (
-    Batch,
-    Encoding,
-    LogitObjective,
-    ScoringObjective,
-    Terms,
-)
+from stillhouse.core.types import Batch, Encoding, LogitObjective, ScoringObjective, Terms
 from stillhouse.losses.heads import UNLABELLED, ClassificationHead, LabelsAndLogits
 from stillhouse.objectives.objective import Objective
 

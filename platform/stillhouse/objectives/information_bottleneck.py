@@ -17,11 +17,7 @@ from torch import Tensor, nn
 from stillhouse.core.distributed import gather
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.types import (
-    Batch,
-    Encoding,
-    Terms,
-)
+from stillhouse.core.types import Batch, Encoding, Terms
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
 from stillhouse.losses.hsic import HSIC
 from stillhouse.losses.numerics import why_outside, widen

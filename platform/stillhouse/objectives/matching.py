@@ -11,13 +11,7 @@ import torch
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.types import (
-    Batch,
-    Encoding,
-    FloatArray,
-    LayeredModel,
-    Terms,
-)
+from stillhouse.core.types import Batch, Encoding, FloatArray, LayeredModel, Terms
 from stillhouse.losses.cosine import CosineDistance, PairCosineMSE
 from stillhouse.losses.numerics import why_outside
 from stillhouse.losses.pca import Projection, fit_pca
@@ -129,11 +123,7 @@ class ProjectedRegression(Objective):
         self.mse = MSE(student_dim=student_dim, teacher_dim=student_dim)
 
     def fit_teacher(self, vectors: Mapping[str, Iterable[FloatArray]]) -> None:
-        """Fit the projection to the first 40 000 vectors of the store.
-
-        Args:
-            vectors: Blocks of teacher vectors by column.
-        """
+        """Fit the projection to the first 40 000 vectors of the store."""
         blocks = (np.asarray(block, dtype=np.float32) for block in vectors["text"])
         mean_E, components_DE = fit_pca(blocks, len(self.target.components_DE))
         if self.centred:
@@ -178,9 +168,7 @@ class PatientRegression(Objective):
 
     acts_through: ClassVar[Mapping[str, str]] = {
         "mse": "mse",
-        "beta": "layers",
-        "match": "layers",
-        "final": "layers",
+        **dict.fromkeys(("beta", "match", "final"), "layers"),
     }
 
     def __init__(

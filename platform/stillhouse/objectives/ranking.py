@@ -40,13 +40,12 @@ class JoinedCandidates(Objective, ScoringObjective):
         self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
     ) -> Terms:
         """Return ``soft`` if α > 0 and ``hard`` if α < 1."""
-        return self.loss.terms(self._scores(student), batch.values.get("scores"), batch.values.get("gold"))
+        values = batch.values
+        terms: Terms = self.loss(self.score(student), values.get("scores"), values.get("gold"))
+        return terms
 
     def score(self, student: Mapping[str, Encoding]) -> Tensor:
         """Return the scores of the candidates, (B, C)."""
-        return self._scores(student)
-
-    def _scores(self, student: Mapping[str, Encoding]) -> Tensor:
         claim_BD, flat_MD = student["claim"].embedding_BD, student["documents"].embedding_BD
         scores_BC: Tensor = self.joiner(claim_BD, flat_MD.view(len(claim_BD), -1, flat_MD.shape[-1]))
         return scores_BC

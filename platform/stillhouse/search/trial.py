@@ -16,7 +16,7 @@ from stillhouse.experiments.teacher_weights import weighted
 from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.search.records import OUT_OF_MEMORY
 from stillhouse.search.schedulers import with_points
-from stillhouse.training.fit import Diverged, Evaluation
+from stillhouse.training.progress import Diverged, Evaluation
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
 from stillhouse.values.setting import Setting

@@ -16,19 +16,15 @@ class WeightAverage:
     After step t, ``a ← β a + (1 − β) w`` with ``β = min(decay, (1 + t) / (10 + t))``, so that the untrained
     weights are forgotten early. Buffers, such as a memory bank, are not averaged. The weights of all ranks
     are equal, and so are their averages, without any communication.
-
-    Args:
-        module: The module in training, with its first weights.
-        decay: Upper bound of β.
     """
 
     def __init__(self, module: nn.Module, decay: float) -> None:
-        named = module.named_parameters(remove_duplicate=False)
-        self._weights = {name: weight for name, weight in named if weight.requires_grad}
         # A weight with two names has one average.
-        averages = {id(weight): weight.detach().clone() for weight in self._weights.values()}
-        self._averages = {name: averages[id(weight)] for name, weight in self._weights.items()}
-        self._pairs = [(weight, averages[id(weight)]) for weight in _distinct(self._weights)]
+        trained = (weight for weight in module.parameters() if weight.requires_grad)
+        averages = {weight: weight.detach().clone() for weight in trained}
+        self._pairs = list(averages.items())
+        named = module.named_parameters(remove_duplicate=False)
+        self._averages = {name: averages[weight] for name, weight in named if weight.requires_grad}
         self._decay = decay
 
     @torch.no_grad()
@@ -66,7 +62,3 @@ class WeightAverage:
 def averaged(part: str, weights: Mapping[str, Tensor], averages: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the state of the ``student`` or the ``objective`` with the averages in place of its weights."""
     return {name: averages.get(f"{part}.{name}", weight) for name, weight in weights.items()}
-
-
-def _distinct(weights: Mapping[str, nn.Parameter]) -> list[nn.Parameter]:
-    return list({id(weight): weight for weight in weights.values()}.values())

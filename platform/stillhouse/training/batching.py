@@ -28,13 +28,6 @@ class Batching:
     batch has as many texts as fit when all are padded to its longest: a multiple of 8, so that it can be
     divided over ranks. Each example is read as often as by default; only the texts beside it differ.
 
-    Args:
-        stage: Says how batches are made.
-        table: The examples.
-
-    Attributes:
-        steps: Number of optimiser steps.
-
     Raises:
         BadInput: There are no examples.
     """
@@ -56,9 +49,8 @@ class Batching:
 
     def rows(self, step: int) -> IntArray:
         """The examples of a step, over all ranks."""
-        stage = self.stage
-        if not stage.by_length:
-            return self.order.take(step * stage.batch_size, stage.batch_size)
+        if not self.stage.by_length:
+            return self.order.take(step * self.stage.batch_size, self.stage.batch_size)
         window, place = self._window_of(step)
         if self._cached is None or self._cached[0] != window:
             self._cached = (window, self._made(window))
@@ -138,9 +130,6 @@ def _cuts(lengths_N: IntArray, most: int) -> npt.NDArray[np.int64]:
 def check_sharding(plan: Stage) -> None:
     """Refuse windows of shards for a plan whose stages do not read all rows of their texts.
 
-    Args:
-        plan: The last stage of a plan that was asked for them.
-
     Raises:
         BadInput: With the stage.
     """
@@ -163,10 +152,6 @@ def check_sharding(plan: Stage) -> None:
 
 def check_batching(plan: Stage, teacher_dim: int) -> None:
     """Refuse batches by length for a plan with a stage whose loss compares the texts of a batch.
-
-    Args:
-        plan: The last stage of a plan that was asked for batches by length.
-        teacher_dim: E.
 
     Raises:
         BadInput: With the stage, and the reason.

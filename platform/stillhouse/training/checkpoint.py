@@ -51,9 +51,9 @@ def heal(folder: Path) -> None:
             before = step
             continue
         path = path_of(folder, step)
-        aside = put_aside(path)
+        aside = moved(put_aside(path))
         earlier = "from the start" if before is None else f"from step {before}"
-        warn(f"{path} {problem}. {moved(aside)} Training continues {earlier} or a later checkpoint.")
+        warn(f"{path} {problem}. {aside} Training continues {earlier} or a later checkpoint.")
 
 
 def problems(folder: Path) -> dict[int, str]:

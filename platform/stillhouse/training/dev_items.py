@@ -10,13 +10,7 @@ _FILE = "dev_items.json"
 
 
 def keep_items(folder: Path, figure: float, items: Items) -> None:
-    """Keep the items of an evaluation, if its figure is the best of its stage so far.
-
-    Args:
-        folder: The stage's folder.
-        figure: The figure that selects.
-        items: What it is made of.
-    """
+    """Keep the items of an evaluation, if its figure is the best of its stage so far."""
     file = folder / _FILE
     if not file.exists() or figure > read_json(file)["figure"]:
         write_atomically(file, json.dumps({"figure": figure, "items": as_data(items)}).encode())

@@ -42,9 +42,7 @@ _NO_TIME_FOR_IT = ("projection", "projection_activation", "seed", "dropout")
 class Kind(NamedTuple):
     """What makes stages take equally long per example.
 
-    Attributes:
-        student: The student and the length of its texts, as JSON.
-        texts: Number of texts per example.
+    It is the student with the length of its texts, as JSON, and the number of texts per example.
     """
 
     student: str
@@ -133,13 +131,7 @@ class Stops:
     last: float
 
     def goes_on(self, before: int, mark: int, total: int) -> float:
-        """Probability with which a plan goes on after an evaluation.
-
-        Args:
-            before: Examples at the evaluation by which it was judged before.
-            mark: Examples at this one.
-            total: Examples of the whole plan.
-        """
+        """Probability of going on after ``mark`` of ``total`` examples; it was judged after ``before``."""
         passed = [rung for rung in self.rungs if before < rung * total <= mark]
         return float(self.continues ** len(passed)) if mark < self.last * total else 1.0
 
@@ -359,11 +351,7 @@ def typical(paces: Iterable[tuple[Kind, Pace]]) -> dict[Kind, Pace]:
 
 
 class Paces:
-    """Paces of the stages of a workspace, finished ones and those in training.
-
-    Args:
-        workspace: The workspace.
-    """
+    """Paces of the stages of a workspace, finished ones and those in training."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace

@@ -27,8 +27,8 @@ def write_facts(stage: Stage, workspace: Workspace, search: Search | None = None
     known = [each for part in stages for each in part.teachers()]
     teachers = [member for each in known for member in each.members]
     several = next((each for each in reversed(known) if each.weights), None)
-    names = [] if several is None else [member.name for member in several.members]
-    weights = [] if several is None else [*zip(names, several.weights, strict=True)]
+    shared = () if several is None else zip(several.members, several.weights, strict=True)
+    weights = [(member.name, weight) for member, weight in shared]
     tables = [table for part in stages for table in part.examples.columns.values()]
     held_out = stage.dev.held_out if stage.dev else None
     facts = {

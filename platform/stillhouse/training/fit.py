@@ -24,7 +24,7 @@ from stillhouse.training.batching import Batching
 from stillhouse.training.meter import Meter
 from stillhouse.training.metrics_log import NAME, MetricsLog, Pulse
 from stillhouse.training.module import StudentAndObjective, build_module, distributed
-from stillhouse.training.prefetch import batches, rank_share
+from stillhouse.training.prefetch import batches, check_shares
 from stillhouse.training.progress import Diverged, Evaluation, Progress, Stopped, evaluation_due, selecting
 from stillhouse.training.published_run import PublishedRun
 from stillhouse.training.rank_sync import (
@@ -35,15 +35,13 @@ from stillhouse.training.rank_sync import (
     rank0_value,
     stop_signals,
 )
-from stillhouse.training.schedule import learning_rate, make_optimizer, set_learning_rate
+from stillhouse.training.schedule import learning_rate, make_optimizer
 from stillhouse.training.soup import Soup, mean_of
 from stillhouse.training.summary import summary
 from stillhouse.training.table import TrainingTable
 from stillhouse.training.term_gradients import PREFIX, TermGradients, measured_at
 from stillhouse.training.watch import Evaluate, measure
 from stillhouse.values.stage import Stage
-
-__all__ = ["STUDENT", "Diverged", "Evaluation", "Interrupted", "Stopped", "fit"]
 
 STUDENT, OBJECTIVE = "student.safetensors", "objective.safetensors"
 CONTROL_EVERY = 10
@@ -71,7 +69,6 @@ def fit(
     first_objective: Path | None = None,
     first_layer: Path | None = None,
     checkpoint_seconds: float = 60.0,
-    keep: int = 1,
     stop_requested: Callable[[], bool] | None = None,
     save_requested: Callable[[], bool] | None = None,
     published: PublishedRun | None = None,
@@ -97,8 +94,6 @@ def fit(
         first_layer: Weights of the student's kept layer, where it is fitted.
         checkpoint_seconds: Time between two checkpoints in seconds, or 50 times what the last one took, if
             that is more; every evaluation writes one too.
-        keep: Number of best checkpoints kept in addition to the last one during training; a stage with a
-            soup keeps as many as that needs.
         stop_requested: Called between steps; returning True checkpoints and ends the run, as a signal does.
         save_requested: Called between steps; as long as it returns True on any rank, a checkpoint is written
             every few seconds.
@@ -111,7 +106,7 @@ def fit(
         Interrupted: SIGINT, SIGTERM or ``stop_requested`` ended the run.
         BadInput: The batch cannot be divided evenly, or the selecting metric is not measured.
     """
-    rank_share(stage)
+    check_shares(stage)
     on_rank0(lambda: _find_checkpoints(folder, published))
     begun = rank0_value(bool(checkpoint.steps(folder)))
     module = build_module(stage, table.teacher_dim, first_weights, live_weights, first_objective, first_layer)
@@ -119,7 +114,7 @@ def fit(
         module.objective.fit_teacher(table.teacher_blocks())
         for line in module.objective.remarks(table.values) if rank() == 0 else ():
             warn(line)
-    loop = _Loop(stage, table, folder, device, module, checkpoint_seconds, keep, held_out, published)
+    loop = _Loop(stage, table, folder, device, module, checkpoint_seconds, held_out, published)
     loop.start = dict(start or {})
     loop.save_requested = save_requested or loop.save_requested
     try:
@@ -158,14 +153,13 @@ class _Loop:
         device: str,
         module: StudentAndObjective,
         checkpoint_seconds: float,
-        keep: int,
         held_out: TrainingTable | None,
         published: PublishedRun | None,
     ) -> None:
         self.held_out, self.published = held_out, published
         self.batching = Batching(stage, table)
         self.stage, self.table, self.folder, self.device = stage, table, folder, device
-        self.checkpoint_seconds, self.keep = checkpoint_seconds, max(keep, stage.soup)
+        self.checkpoint_seconds = checkpoint_seconds
         self.module = module.to(device).train()
         optimise_for_cpu(self.module, device)
         self.optimizer = make_optimizer(self.module, stage.optimizer, device)
@@ -183,10 +177,8 @@ class _Loop:
         self.of_student = [p for p in self.module.student.parameters() if p.requires_grad]
         self.log_every = max(1, min(50, self.batching.steps // 10))
         # Only rank 0 writes metrics; the others open a log that leads nowhere.
-        self.metrics_log = MetricsLog(
-            folder / NAME if rank() == 0 else Path("/dev/null"),
-            after=self.progress.step,
-        )
+        log = folder / NAME if rank() == 0 else Path("/dev/null")
+        self.metrics_log = MetricsLog(log, after=self.progress.step)
         self.pulse = Pulse(folder) if rank() == 0 else None
         self._tick = self._saved = time.perf_counter()
         self._save_cost = 0.0
@@ -239,8 +231,10 @@ class _Loop:
         checkpoint.save_weights(self.folder / OBJECTIVE, objective)
         sha256 = checkpoint.weights_sha256(student)
         seen = self.batching.examples_after(self.progress.step)
+        live: Any = self.module.live
+        teacher_dim = self.table.teacher_dim if live is None else live.dim
         manifest = summary(
-            self.stage, self.progress, seen, chosen, sha256, self.table.dropped, self._teacher_dim(), soup
+            self.stage, self.progress, seen, chosen, sha256, self.table.dropped, teacher_dim, soup
         )
         manifest |= {"start": self.start} if self.start else {}
         if self.published is not None:
@@ -272,10 +266,6 @@ class _Loop:
         steps = tuple(step for _, step in self.progress.best)
         return Soup(steps, metrics, kept=figure > self.progress.best[0][0])
 
-    def _teacher_dim(self) -> int | None:
-        live: Any = self.module.live
-        return self.table.teacher_dim if live is None else live.dim
-
     def report(self, on_evaluation: OnEvaluation | None, evaluation: Evaluation) -> None:
         """Report an evaluation on every rank, and stop all ranks if one requests it."""
         if on_evaluation is None or not evaluation.metrics:
@@ -285,7 +275,8 @@ class _Loop:
 
     def _step(self, upcoming: Iterator[Batch]) -> None:
         stage = self.stage
-        set_learning_rate(self.optimizer, self._rate())
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._rate()
         self.module.watching = self._logs_at(self.progress.step + 1)
         for micro in range(stage.accumulate):
             with _synchronised(self.wrapped, micro == stage.accumulate - 1):
@@ -360,7 +351,7 @@ class _Loop:
                 f"{self.stage.label}: the student collapsed by step {self.progress.step} of "
                 f"{self.batching.steps} (learning rate {self._rate(-1):.3g}): {collapsed}"
             )
-        evaluation = self.progress.note(self.stage, self.batching, metrics, self.keep)
+        evaluation = self.progress.note(self.stage, self.batching, metrics)
         if metrics:
             self._write(metrics)
         self._tick = time.perf_counter()

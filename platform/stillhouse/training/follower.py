@@ -4,12 +4,13 @@ import contextlib
 import threading
 import time
 from dataclasses import dataclass
-from types import TracebackType
+from typing import Any
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import on_terminal, rate_in_words, show_progress, tell
 from stillhouse.core.errors import BadInput
 from stillhouse.core.job_clock import duration
+from stillhouse.core.repeating import repeated
 from stillhouse.training.estimate import Course, course_at
 from stillhouse.training.facts import read_facts
 from stillhouse.training.worker_mailbox import Wait, mailbox_of
@@ -27,7 +28,6 @@ STALLED_S = 120.0
 """Seconds without news after which a line says so, instead of a rate and a time."""
 _POLL_S = 0.5
 
-
 _DOING = {"distil": "distilling", "finetune": "fine-tuning"}
 
 
@@ -37,7 +37,6 @@ class _Followed:
 
     Attributes:
         stage: The last stage of the plan.
-        since: When it was first followed, on the monotonic clock.
         due: When it is looked at next, on the monotonic clock.
         moved: When it was last seen to advance, on the monotonic clock.
         told: Examples that it had seen at the last line.
@@ -47,7 +46,6 @@ class _Followed:
     """
 
     stage: Stage
-    since: float
     due: float
     moved: float
     told: int = 0
@@ -61,35 +59,26 @@ class PlanFollower:
 
     Whatever process trains a plan writes the metrics of its stages and their pulse into the workspace, where
     this reads how far it is.
-
-    Args:
-        workspace: Holds the stages.
-        every_s: Seconds of silence before a line.
     """
 
     def __init__(self, workspace: Workspace, every_s: float = EVERY_S) -> None:
         self.workspace, self.every_s = workspace, every_s
         self._followed: dict[str, _Followed] = {}
-        self._lock, self._ended = threading.Lock(), threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._lock = threading.Lock()
+        self._watch = repeated(self.tell, every_s=_POLL_S, name="follower")
 
     def follow(self, title: str, stage: Stage) -> None:
-        """Follow a plan from now on.
-
-        Args:
-            title: What its lines begin with, such as ``trial 3``.
-            stage: The last stage of the plan.
-        """
+        """Follow a plan from now on, by its last stage; its lines begin with a title, such as ``trial 3``."""
         with self._lock:
             now = time.monotonic()
-            self._followed[title] = _Followed(stage, now, now + self.every_s, now)
-            self._followed[title].due = now + self._wait(self._followed[title])
+            plan = self._followed[title] = _Followed(stage, due=now, moved=now)
+            plan.due = now + self._wait(plan)
 
     def heard(self, title: str) -> None:
         """Something else was printed about a plan."""
         with self._lock:
-            if title in self._followed:
-                self._followed[title].due = time.monotonic() + self._wait(self._followed[title])
+            if (plan := self._followed.get(title)) is not None:
+                plan.due = time.monotonic() + self._wait(plan)
 
     def leave(self, title: str) -> None:
         """Follow a plan no longer."""
@@ -127,9 +116,7 @@ class PlanFollower:
         moved, plan.told = seen != plan.told, seen
         if moved:
             plan.moved = now
-        if self._tell_of_wait(title, plan, now):
-            return
-        if not left:
+        if self._tell_of_wait(title, plan, now) or not left:
             return
         part = left[0]
         what = f"{title}, {_DOING.get(part.label, part.label)}" if len(stages) > 1 else title
@@ -174,19 +161,12 @@ class PlanFollower:
 
     def __enter__(self) -> "PlanFollower":
         """Begin to watch, in a thread of its own."""
-        self._thread.start()
+        self._watch.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: Any) -> None:
         """Watch no longer."""
-        self._ended.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._ended.wait(_POLL_S):
-            self.tell()
+        self._watch.__exit__(*raised)
 
 
 def wait_of(stage: Stage, workspace: Workspace) -> Wait | None:

@@ -39,12 +39,7 @@ _GATHERED = 1 << 26
 
 @dataclass(frozen=True)
 class Candidates:
-    """The passages that may be negatives, as unit vectors.
-
-    Attributes:
-        store: The teacher's vectors.
-        ids: Row of each candidate in the store, ascending.
-    """
+    """The passages that may be negatives, as unit vectors; their ids are rows of the store, ascending."""
 
     store: "VectorReader"
     ids: IntArray
@@ -115,10 +110,8 @@ class Miner:
         return ((start, self.part(start, device)) for start in starts)
 
     def _tiles(self, device: str) -> Iterator[tuple[int, Tensor]]:
-        start = 0
-        for block in self.passages.blocks():
-            yield start, torch.from_numpy(block).to(device)
-            start += len(block)
+        for number, block in enumerate(self.passages.blocks()):
+            yield number * PASSAGE_TILE, torch.from_numpy(block).to(device)
 
     @cached_property
     def _by_query(self) -> tuple[IntArray, IntArray]:
@@ -163,13 +156,8 @@ def build_mined(
     counted in the manifest. Of passages with equal texts (see `dedup_key`) the first is the only candidate,
     and equal queries have each other's positives. A killed process loses one part.
 
-    Args:
-        workspace: Holds the pairs and both stores.
-        examples: The examples to build, with the columns ``query``, ``passage`` and ``negatives``.
-        device: Device that computes the products.
-        progress: Called with the number of pairs done and the total.
-        spread: Returns a function that mines a miner's parts in other processes, in any order; None mines
-            them in this process.
+    What ``spread`` returns mines a miner's parts in other processes, in any order; None mines them in this
+    process.
 
     Raises:
         BadInput: No pair has enough negatives, or the pairs or stores are missing.

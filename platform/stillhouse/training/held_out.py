@@ -40,16 +40,9 @@ def held_out_tokens(stage: Stage, reader: Reader) -> TokenTable | None:
 
 
 def open_held_out(
-    workspace: Workspace, stage: Stage, student: Reader, live: Reader | None = None
+    workspace: Workspace, stage: Stage, student: Reader, live: Reader | None
 ) -> TrainingTable | None:
-    """Open the held-out texts of a stage, which `training.local` has built; None if it has none.
-
-    Args:
-        workspace: Holds them.
-        stage: The stage.
-        student: How the student reads.
-        live: See `training.table.live_reader`.
-    """
+    """Open the held-out texts of a stage, which `training.local` has built; None if it has none."""
     tokens = held_out_tokens(stage, student)
     if tokens is None:
         return None

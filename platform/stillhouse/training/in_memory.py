@@ -18,12 +18,7 @@ from stillhouse.values.stage import Stage
 
 
 class MemoryTokens:
-    """Token ids of a few texts.
-
-    Args:
-        tokenizer: Cuts the texts.
-        texts: The texts; row r is the text at position r.
-    """
+    """Token ids of a few texts; row r is the text at position r."""
 
     def __init__(self, tokenizer: FastTokenizer, texts: Sequence[str]) -> None:
         self._ids, offsets = tokenizer(list(texts))
@@ -40,12 +35,7 @@ class MemoryTokens:
 
 
 class RandomVectors:
-    """Unit vectors of random directions, the same for every instance of a shape.
-
-    Args:
-        rows: Number of vectors.
-        dim: Their dimension.
-    """
+    """Unit vectors of random directions, the same for every instance of a shape."""
 
     def __init__(self, rows: int, dim: int) -> None:
         self.lacking: IntArray = np.empty(0, np.int64)
@@ -70,12 +60,6 @@ def prompt_of(table: TokenTable) -> str:
 
 def stand_in(workspace: Workspace, stage: Stage, dim: int, count: int) -> TrainingTable:
     """Make a training table like that of a stage: sampled texts, random vectors and rows.
-
-    Args:
-        workspace: Holds the texts.
-        stage: The stage.
-        dim: Dimension of the teacher's vectors.
-        count: Number of examples.
 
     Raises:
         BadInput: The shape of the examples is known only once the teacher has recorded them.

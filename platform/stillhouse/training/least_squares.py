@@ -33,17 +33,7 @@ AT_ONCE = 64
 
 @dataclass(frozen=True)
 class FirstLayer(Named):
-    """The kept layer of an untrained student, fitted to its teacher: an artifact that trials share.
-
-    Attributes:
-        student: The student.
-        seed: Seed of its random weights.
-        examples: The training examples.
-        stores: The teacher's vectors by column.
-        texts: Number of texts that it is fitted to.
-        max_length: Tokens per text.
-        prompts: The student's prompts.
-    """
+    """The kept layer of an untrained student, fitted to its teacher: an artifact that trials share."""
 
     kind: ClassVar[str] = "layers"
     version: ClassVar[int] = 1
@@ -67,9 +57,6 @@ def first_layer(stage: Stage) -> FirstLayer | None:
 
 def check_first_layer(plan: Stage) -> None:
     """Refuse a fitted layer for a plan without a student that keeps one.
-
-    Args:
-        plan: The last stage of a plan that was asked for it.
 
     Raises:
         BadInput: No stage has such a student.

@@ -18,7 +18,8 @@ class Meter:
     def add(self, values: Terms, share: float = 1.0) -> None:
         """Add the values of one micro-batch, which is the fraction ``share`` of a step."""
         for name, value in values.items():
-            self._add(name, value.detach().float() * share)
+            part = value.detach().float() * share
+            self._sums[name] = self._sums[name] + part if name in self._sums else part
 
     def step(self) -> None:
         """Count one step."""
@@ -44,6 +45,3 @@ class Meter:
         """Continue from a checkpoint."""
         self._sums = {name: value.to(device) for name, value in sums.items()}
         self._count = count
-
-    def _add(self, name: str, value: Tensor) -> None:
-        self._sums[name] = self._sums[name] + value if name in self._sums else value

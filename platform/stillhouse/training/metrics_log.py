@@ -24,13 +24,9 @@ PULSE_S = 5.0
 class MetricsLog:
     """An append-only file of metrics that survives a kill at any moment.
 
-    Lines are ordered by step. Lines that a killed process wrote after its last checkpoint are removed when
-    training continues from there, and are written again, so that no step appears twice.
-
-    Args:
-        path: The file.
-        after: Step of the checkpoint that training continues from; later lines and an incomplete last line
-            are removed.
+    Lines are ordered by step. Lines that a killed process wrote after its last checkpoint, and an incomplete
+    last one, are removed when training continues from there, and are written again, so that no step appears
+    twice.
     """
 
     def __init__(self, path: Path, *, after: int = 0) -> None:
@@ -39,18 +35,11 @@ class MetricsLog:
         if path.is_file():
             kept = _until(path, after)
             if kept != path.read_bytes():
-                self._replace(path, kept)
+                # In place: whoever tails the file goes on reading it.
+                with path.open("r+b") as file:
+                    file.write(kept)
+                    file.truncate()
         self._file = path.open("ab")
-
-    @staticmethod
-    def _replace(path: Path, kept: bytes) -> None:
-        """Keep the inode: whoever tails the file goes on reading it."""
-        with path.open("r+b") as file:
-            before = file.read(len(kept))
-            if before != kept:
-                file.seek(0)
-                file.write(kept)
-            file.truncate(len(kept))
 
     def append(self, step: int, examples: int, metrics: Mapping[str, float]) -> None:
         """Write one line, and pass it to the operating system."""
@@ -71,9 +60,6 @@ class Pulse:
     """Notes every few seconds how many examples a stage has seen.
 
     A step may take a second and more, and a line of the log comes every 50 steps.
-
-    Args:
-        folder: The stage's folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -88,12 +74,7 @@ class Pulse:
         return time.monotonic() - self._last >= PULSE_S
 
     def beat(self, examples: int, *, evaluating: bool = False) -> None:
-        """Note how many examples have been seen. Training does not end because this cannot be written.
-
-        Args:
-            examples: Examples seen so far.
-            evaluating: Whether an evaluation begins.
-        """
+        """Note how many examples have been seen. Training does not end because this cannot be written."""
         self._last = time.monotonic()
         beat = {"examples": examples, "time": time.time(), "evaluating": evaluating}
         with contextlib.suppress(OSError):
@@ -102,13 +83,7 @@ class Pulse:
 
 
 class Beat(NamedTuple):
-    """A beat of a stage's pulse.
-
-    Attributes:
-        examples: Examples seen so far.
-        time: Seconds since the epoch.
-        evaluating: Whether an evaluation began then.
-    """
+    """A beat of a stage's pulse: examples so far, seconds since the epoch, whether an evaluation began."""
 
     examples: int
     time: float
@@ -144,9 +119,8 @@ def _until(path: Path, step: int) -> bytes:
     """Return the lines until a step."""
     kept = []
     for line in path.read_bytes().splitlines(keepends=True):
-        entry = parsed(line)
-        if entry is not None and entry["step"] > step:
-            break
-        if entry is not None:
+        if (entry := parsed(line)) is not None:
+            if entry["step"] > step:
+                break
             kept.append(line)
     return b"".join(kept)

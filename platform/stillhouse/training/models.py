@@ -230,13 +230,7 @@ def _found(name: str, workspace: Workspace) -> Source:
 
 
 def open_model(name: str, workspace: Workspace, device: str = "cpu", **head: Any) -> Any:
-    """Open an encoder by any name that a user may give it, in its own runtime.
-
-    Args:
-        name: See `find_model`.
-        workspace: Holds the stages and sweeps.
-        device: Device that it encodes on; ONNX runs on the CPU.
-        head: ``pooling`` and ``normalize`` of `find_model`.
+    """Open an encoder by any name that a user may give it, in its own runtime; see `find_model`.
 
     Raises:
         BadInput: If there is no such model, or the stage is unfinished.
@@ -247,9 +241,7 @@ def open_model(name: str, workspace: Workspace, device: str = "cpu", **head: Any
 def stage_folder(name: str, workspace: Workspace) -> Path | None:
     """Find the stage that trained the model of a name: the stage itself, or what a sweep delivered.
 
-    Args:
-        name: See `find_model`; the folder that a sweep exported stands for what it delivered.
-        workspace: Holds the stages and sweeps.
+    The folder that a sweep exported stands for what it delivered; see `find_model`.
 
     Returns:
         The stage's folder; None for an export from elsewhere and for a published model.
@@ -284,9 +276,6 @@ def stage_of(name: str, workspace: Workspace) -> Path:
 
 def delivered(sweep: Path) -> Path:
     """Find the folder of the stage that a sweep delivered, its best student.
-
-    Args:
-        sweep: Folder of the sweep, in the workspace that holds its stages.
 
     Raises:
         BadInput: If the sweep has not delivered a student.

@@ -11,20 +11,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from stillhouse.core.distributed import world_size
 from stillhouse.core.tensors import read_tensors
-from stillhouse.core.types import (
-    Batch,
-    Encoding,
-    LazyStates,
-    PairModel,
-    SidedModel,
-    Terms,
-    Tokens,
-)
+from stillhouse.core.types import Batch, Encoding, LazyStates, PairModel, SidedModel, Terms, Tokens
 from stillhouse.students import pooling
 from stillhouse.students.transformer import load_weights
 from stillhouse.training.checkpoint import seed_everything
 from stillhouse.training.grouped import encode_grouped
-from stillhouse.values.stage import Live, Stage
+from stillhouse.values.stage import Stage
 
 
 class StudentAndObjective(nn.Module):
@@ -68,7 +60,7 @@ class StudentAndObjective(nn.Module):
             if self.live is not None:
                 with torch.no_grad():
                     tokens = batch.live_tokens or batch.tokens
-                    teacher = {column: self._encoded(self.live, tokens[column]) for column in tokens}
+                    teacher = {column: _encoded(self.live, tokens[column]) for column in tokens}
         if self.watching:
             with torch.no_grad():
                 self.readings = self.objective.diagnostics(student)
@@ -81,7 +73,7 @@ class StudentAndObjective(nn.Module):
             read = (batch.tokens[column] for column in self.student.joint_columns)
             return {"scores": Encoding(self.student(*read).float())}
         return {
-            column: self._encoded(tower_of(self.student, column), tokens)
+            column: _encoded(tower_of(self.student, column), tokens)
             for column, tokens in batch.tokens.items()
         }
 
@@ -92,10 +84,6 @@ class StudentAndObjective(nn.Module):
             self.live.eval()
         return self
 
-    @staticmethod
-    def _encoded(model: nn.Module, tokens: Tokens) -> Encoding:
-        return _full_precision(encode_grouped(model, tokens))
-
 
 def tower_of(student: Any, column: str) -> Any:
     """Return the part of a student that encodes a column: all of it, unless it has separate towers."""
@@ -105,9 +93,7 @@ def tower_of(student: Any, column: str) -> Any:
 def build_student(stage: Stage, layer: Path | None = None) -> nn.Module:
     """Build the student of a stage with its initial weights; new weights are drawn from the stage's seed.
 
-    Args:
-        stage: The stage.
-        layer: File of its kept layer, where that is fitted; see `training.least_squares`.
+    Its kept layer is read from a file, where that is fitted; see `training.least_squares`.
     """
     seed_everything(stage.seed)
     student: Any = stage.student.build()
@@ -124,17 +110,13 @@ def build_module(
     first_objective: Path | None = None,
     first_layer: Path | None = None,
 ) -> StudentAndObjective:
-    """Build student, objective and live teacher as they are before the first step.
+    """Build student, objective and live teacher as they are before the first step; the files are as in `fit`.
 
-    Args:
-        stage: Holds their specs.
-        teacher_dim: Dimension of the stored teacher vectors, which an objective may need.
-        first_weights: Student weights of the previous stage.
-        live_weights: Weights of the stage whose student is the live teacher.
-        first_objective: Objective weights of the previous stage, where this one keeps them.
-        first_layer: Weights of the student's kept layer, where it is fitted.
+    The dimension is that of the stored teacher vectors; None where no teacher is stored.
     """
-    live = _build_live(stage.live, live_weights) if stage.live else None
+    live: Any = None if stage.live is None else stage.live.model.build()
+    if live is not None and live_weights is not None:
+        load_weights(live, live_weights)
     student = build_student(stage, first_layer)
     if first_weights is not None:
         load_weights(student, first_weights)
@@ -147,13 +129,6 @@ def build_module(
     if first_objective is not None:
         load_weights(objective, first_objective)
     return StudentAndObjective(student, objective, stage.autocast, live)
-
-
-def _build_live(live: Live, weights: Path | None) -> Any:
-    teacher = live.model.build()
-    if weights is not None:
-        load_weights(teacher, weights)
-    return teacher
 
 
 def distributed(module: StudentAndObjective) -> nn.Module:
@@ -172,7 +147,9 @@ def distributed(module: StudentAndObjective) -> nn.Module:
         )
 
 
-def _full_precision(encoding: Encoding) -> Encoding:
+def _encoded(model: nn.Module, tokens: Tokens) -> Encoding:
+    """Encode a batch in whatever precision a model computes in, and return full precision."""
+    encoding = encode_grouped(model, tokens)
     states = encoding.hidden
     hidden: Sequence[Tensor] = ()
     if states:

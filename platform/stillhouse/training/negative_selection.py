@@ -78,15 +78,9 @@ def nearest_of(
     rule: Mined,
     generator: torch.Generator,
 ) -> Tensor:
-    """As `nearest`, among the passages that an index found for each query; the rule has a ``range_max``.
+    """As `nearest`, among the passages that an index found for each query: their cosines and indices.
 
-    Args:
-        cosine_QN: Cosine of each query with the passages found for it.
-        ids_QN: Candidate indices; -1 where the index found too few.
-        positive_Q: Cosine of each query with its positive.
-        positives: The result of `known_positives`.
-        rule: Determines which passages may be negatives.
-        generator: Generator for random sampling.
+    An index is -1 where too few were found. The rule has a ``range_max``.
     """
     assert rule.mining.range_max > 0, "an index finds `range_max` of the nearest passages"
     row, column = (torch.from_numpy(ids).to(ids_QN.device) for ids in positives)

@@ -30,13 +30,7 @@ def build_scored(
     device: str = "cpu",
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Score every pair with the teacher; see `recording.record`.
-
-    Args:
-        workspace: Holds the rows, and the stage that teaches.
-        examples: The examples to build, with the columns and values of the rows, and ``scores``.
-        device: Device that the teacher runs on.
-        progress: Called with the number of queries done and the total.
+    """Score every pair with the teacher, as ``scores`` beside its rows; see `recording.record`.
 
     Raises:
         BadInput: The teacher cannot be loaded, or a score is not finite.

@@ -21,7 +21,7 @@ def batches(
 
     Every micro-batch is split over the ranks in order, so that W ranks together see what one process would.
     """
-    rank_share(stage)
+    check_shares(stage)
     made = batching or Batching(stage, table)
     on_gpu = device.startswith("cuda")
 
@@ -41,29 +41,22 @@ def batches(
         yield on_device(batch, device)
 
 
-def rank_share(stage: Stage) -> int:
-    """Return the number of examples of one micro-batch on one rank; with ``batch_tokens``, the smallest one.
+def check_shares(stage: Stage) -> None:
+    """Refuse a global batch that cannot be divided evenly over micro-batches and ranks.
 
     Raises:
-        BadInput: The global batch cannot be divided evenly.
+        BadInput: It cannot be divided.
     """
-    parts = stage.accumulate * world_size()
-    require(
-        not stage.batch_tokens or TEXTS_TOGETHER % parts == 0,
-        f"{TEXTS_TOGETHER} % (workers * accumulate) = 0 with batch_tokens",
-        workers=world_size(),
-        accumulate=stage.accumulate,
-    )
+    workers, accumulate = world_size(), stage.accumulate
     if stage.batch_tokens:
-        return TEXTS_TOGETHER // parts
-    require(
-        stage.batch_size % parts == 0,
-        "batch_size % (workers * accumulate) = 0",
-        batch_size=stage.batch_size,
-        workers=world_size(),
-        accumulate=stage.accumulate,
-    )
-    return stage.batch_size // parts
+        even = TEXTS_TOGETHER % (workers * accumulate) == 0
+        rule = f"{TEXTS_TOGETHER} % (workers * accumulate) = 0 with batch_tokens"
+        require(even, rule, workers=workers, accumulate=accumulate)
+    else:
+        size = stage.batch_size
+        even = size % (workers * accumulate) == 0
+        rule = "batch_size % (workers * accumulate) = 0"
+        require(even, rule, batch_size=size, workers=workers, accumulate=accumulate)
 
 
 def prefetched(make: Callable[[T], Batch], items: Iterator[T]) -> Iterator[Batch]:

@@ -67,14 +67,14 @@ class Progress:
         """Return whether the budget or the patience is exhausted."""
         return self.step >= course.steps or 0 < stage.patience <= self.without_better
 
-    def note(self, stage: Stage, course: "Batching", metrics: Mapping[str, float], keep: int) -> Evaluation:
-        """Add an evaluation to the curve, and update the best evaluations and the patience.
+    def note(self, stage: Stage, course: "Batching", metrics: Mapping[str, float]) -> Evaluation:
+        """Add an evaluation to the curve, and update the patience and the best ones, as many as a soup needs.
 
         Raises:
             BadInput: The selecting metric is not among the metrics.
         """
         if stage.dev is not None and metrics:
-            self._rank(selecting(metrics, stage.dev.select), keep)
+            self._rank(selecting(metrics, stage.dev.select), keep=max(1, stage.soup))
         examples, final = course.examples_after(self.step), self.ended(stage, course)
         evaluation = Evaluation(stage.label, self.step, examples, dict(metrics), final=final)
         self.curve.append(evaluation)

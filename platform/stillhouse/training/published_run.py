@@ -35,13 +35,7 @@ _LAST_WORDS_SECONDS = 100.0
 
 
 class PublishedRun:
-    """Keeps the checkpoints of a stage in the remote. One process of a run, its rank 0, does so.
-
-    Args:
-        stage: The stage.
-        workspace: Holds it.
-        remote: The workspace's remote.
-    """
+    """Keeps the checkpoints of a stage in the remote. One process of a run, its rank 0, does so."""
 
     def __init__(self, stage: Stage, workspace: Workspace, remote: Remote) -> None:
         self.stage, self.workspace, self.remote = stage, workspace, remote

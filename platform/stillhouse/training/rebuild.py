@@ -30,9 +30,7 @@ def _described(target: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
 def rebuild(description: Mapping[str, Any], **known: Any) -> nn.Module:
     """Build the student or objective that `describe` described, with its first weights.
 
-    Args:
-        description: The description.
-        known: Arguments that are known only where it runs, such as ``student_dim``.
+    Arguments that are known only where it runs, such as ``student_dim``, are given by name.
 
     Raises:
         BadInput: A class no longer exists.

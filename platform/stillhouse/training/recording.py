@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from stillhouse.cluster.leases import make_once
 from stillhouse.core.artifacts import Workspace, write_array
@@ -11,7 +11,7 @@ from stillhouse.corpora.tables import open_rows, open_texts, open_values
 from stillhouse.training.models import encoder_in
 from stillhouse.training.resumable_parts import in_parts
 from stillhouse.training.scorer import StudentScorer
-from stillhouse.values.data import Examples, Recorded
+from stillhouse.values.data import Examples, Recorded, Scored
 
 ROWS_AT_ONCE = 16384
 """Rows per part: after a kill the recording continues with the missing parts."""
@@ -24,11 +24,6 @@ def build_recorded(workspace: Workspace, examples: Examples, *, device: str = "c
     """Record the outputs of a stage for examples whose origin is `Recorded`; see `record`.
 
     The student encodes in full precision and without dropout. The outputs are float32.
-
-    Args:
-        workspace: Holds the rows and the finished stage.
-        examples: The examples to build.
-        device: Device that the stage's student runs on.
 
     Raises:
         BadInput: The rows or the stage are not finished.
@@ -68,7 +63,8 @@ def record(
     """
 
     def make(folder: Path) -> dict[str, Any]:
-        rows, values = _source_arrays(workspace, examples.origin)
+        source = cast(Recorded | Scored, examples.origin).rows
+        rows, values = open_rows(workspace, source), open_values(workspace, source)
         count = len(next(iter(rows.values())))
 
         def parts(starts: list[int]) -> Iterator[tuple[int, ValueArray]]:
@@ -81,12 +77,6 @@ def record(
         return {"rows": count}
 
     make_once(workspace, examples, make)
-
-
-def _source_arrays(
-    workspace: Workspace, origin: Any
-) -> tuple[Mapping[str, IntArray], Mapping[str, ValueArray]]:
-    return open_rows(workspace, origin.rows), open_values(workspace, origin.rows)
 
 
 def _predictor(workspace: Workspace, origin: Recorded, rows: Mapping[str, IntArray], device: str) -> Predict:

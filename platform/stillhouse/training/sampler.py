@@ -13,10 +13,6 @@ PLAIN = 1_000_000
 class ExampleOrder(ABC):
     """An endless walk over the rows of a table in shuffled windows, with random access to any part of it.
 
-    Args:
-        rows: Number of rows of the table.
-        seed: Seed of the shuffling.
-
     Raises:
         BadInput: There are no rows.
     """
@@ -54,16 +50,9 @@ class ExampleOrder(ABC):
 class Order(ExampleOrder):
     """An endless shuffled walk over the rows of a table with random access to any part of it.
 
-    With up to ``plain`` rows an epoch is one permutation. In larger tables contiguous blocks are shuffled,
-    and the rows of a window of blocks are shuffled among themselves, so that the table is read in runs and no
-    permutation of the whole table is ever built.
-
-    Args:
-        rows: Number of rows of the table.
-        seed: Seed of the shuffling.
-        plain: Number of rows of the largest table that is permuted row by row.
-        block: Number of rows that are read together.
-        window: Number of blocks whose rows are mixed.
+    With up to ``plain`` rows an epoch is one permutation. In larger tables contiguous blocks of ``block``
+    rows are shuffled, and the rows of ``window`` blocks are shuffled among themselves, so that the table is
+    read in runs and no permutation of the whole table is ever built.
     """
 
     def __init__(
@@ -93,14 +82,8 @@ class Order(ExampleOrder):
 class ShardOrder(ExampleOrder):
     """An endless shuffled walk over the rows of a table that needs few shards of it at a time.
 
-    Every epoch permutes the shards. Windows of consecutive ones are read one after the other, and the rows of
-    a window are permuted.
-
-    Args:
-        starts: The first row of every shard, ascending; the first of them is 0.
-        rows: Number of rows of the table.
-        seed: Seed of the shuffling.
-        together: Number of shards of a window.
+    Every epoch permutes the shards, of which ``starts`` has the first rows, ascending from 0. Windows of
+    ``together`` consecutive ones are read one after the other, and the rows of a window are permuted.
     """
 
     def __init__(self, starts: IntArray, rows: int, seed: int, together: int) -> None:

@@ -9,12 +9,7 @@ from stillhouse.values.stage import Optimizer
 
 
 def learning_rate(optimizer: Optimizer, step: int, steps: int) -> float:
-    """Compute the learning rate of one step.
-
-    Args:
-        optimizer: Peak, warm-up and decay.
-        step: The upcoming step, counted from 0.
-        steps: Total number of steps.
+    """Compute the learning rate of one step, counted from 0.
 
     Returns:
         The rate. It grows linearly over the warm-up, from a first rate above 0, and then falls towards 0,
@@ -53,9 +48,3 @@ def make_optimizer(module: nn.Module, optimizer: Optimizer, device: str) -> torc
     groups = parameter_groups(module, optimizer.weight_decay)
     fused = torch.device(device).type in ("cpu", "cuda")
     return kind(groups, lr=optimizer.learning_rate, fused=fused)
-
-
-def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Set the learning rate of every group."""
-    for group in optimizer.param_groups:
-        group["lr"] = rate

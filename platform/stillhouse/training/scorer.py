@@ -28,15 +28,12 @@ Compute = Callable[[Mapping[str, Encoding]], Tensor]
 class StudentScorer(InRoles):
     """An encoder that also scores rows of texts, with the head of an objective; each text is encoded once.
 
+    A row has a text for each column of the examples that it learned from, in their order.
+
     A student with separate towers encodes each column with its own; `encode` is then its second tower.
 
     The objective is given `Encoding` without hidden states, in full precision, and gathers nothing, so that
     it can be used on one rank alone. It is left in the mode it had.
-
-    Args:
-        encoder: The student as an encoder.
-        objective: A `ScoringObjective`.
-        columns: Columns of the examples that it learned from, in their order.
     """
 
     def __init__(self, encoder: StudentEncoder, objective: Any, columns: Sequence[str]) -> None:
@@ -63,10 +60,6 @@ class StudentScorer(InRoles):
 
     def score(self, first: Sequence[str], second: Sequence[str] | None = None) -> Vectors:
         """Score texts or pairs of texts, (N,) or (N, C), in their order.
-
-        Args:
-            first: The texts of the first column.
-            second: The texts of the second column, if there is one.
 
         Raises:
             BadInput: The number of lists differs from the number of columns, or the lists are empty or of

@@ -25,17 +25,9 @@ def summary(
     teacher_dim: int | None,
     soup: Soup | None = None,
 ) -> dict[str, Any]:
-    """Summarise a finished run.
+    """Summarise a finished run, whose weights are those of the chosen step.
 
-    Args:
-        stage: The stage that was trained.
-        progress: The final progress.
-        examples: Number of examples that were seen.
-        chosen: The step whose weights are kept.
-        sha256: Hash of these weights.
-        dropped: Number of examples left out because one of their texts has no teacher vector.
-        teacher_dim: E; None if no teacher was read.
-        soup: What became of the stage's soup; None where there is none.
+    Examples are dropped that lack a teacher's vector. The dimension is None if no teacher was read.
     """
     curve = progress.curve
     return {

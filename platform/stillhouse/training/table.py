@@ -26,11 +26,8 @@ _NONE: IntArray = np.zeros(0, np.int64)
 class EveryRow:
     """The ids of every row of a table but a few; read like an array of ids in ascending order, (N,).
 
-    A thousand million ids are 8 GB as an array, which each trial and rank would hold.
-
-    Args:
-        rows: Number of rows of the table.
-        lacking: Ids that are left out, ascending and distinct.
+    A thousand million ids are 8 GB as an array, which each trial and rank would hold. The few are in
+    ascending order too, and distinct.
     """
 
     ndim = 1
@@ -172,11 +169,7 @@ class TrainingTable:
         return np.unique(starts[starts < len(self)])
 
     def expect(self, runs_N2: IntArray) -> None:
-        """Tell the stores which examples are read next.
-
-        Args:
-            runs_N2: The first and the last example of each run of examples.
-        """
+        """Tell the stores which examples are read next, by the first and the last of each run of them."""
         for column, store in self.stores.items():
             store.expect(self.rows[column][runs_N2])
 
@@ -206,13 +199,13 @@ class TrainingTable:
             },
         )
 
-    def sample(self, count: int, at_once: int, seed: int = 0) -> Iterator[Tokens]:
+    def sample(self, count: int, at_once: int) -> Iterator[Tokens]:
         """Sample the same distinct texts of the first column at every call, in batches by length."""
         column = next(iter(self.rows))
-        for rows in self.sampled(column, count, at_once, seed):
+        for rows in self.sampled(column, count, at_once, seed=0):
             yield self.tokens[column].padded(rows)
 
-    def sampled(self, column: str, count: int, at_once: int, seed: int = 0) -> Iterator[IntArray]:
+    def sampled(self, column: str, count: int, at_once: int, seed: int) -> Iterator[IntArray]:
         """Sample the rows of distinct texts of a column, in batches by length; see `sample`."""
         ids = _distinct(self.rows[column])
         places = np.random.default_rng(seed).choice(len(ids), size=min(count, len(ids)), replace=False)
@@ -273,24 +266,13 @@ def _changed(batch: Batch, change: Callable[[torch.Tensor], torch.Tensor]) -> Ba
 
 
 class Reader(NamedTuple):
-    """A model that reads the texts of a stage: the student, or a live teacher.
-
-    Attributes:
-        tokenizer: The model whose tokenizer it has.
-        reading: Its prompts and its maximum length.
-    """
+    """A model that reads the texts of a stage: the student, or a live teacher."""
 
     tokenizer: Model
     reading: Reading
 
     def tokens_of(self, texts: TextTable, role: str, roles: Runs = ()) -> TokenTable:
-        """Return the tokens of some texts as this model reads them.
-
-        Args:
-            texts: The texts.
-            role: Their role.
-            roles: The roles of consecutive runs of them instead, where they differ.
-        """
+        """Return the tokens of some texts as this model reads them, in a role or in those of runs of them."""
         max_length, own = self.reading.max_length, self.reading.prompts
         prompts = tuple((rows, own.of(each)) for rows, each in roles)
         several = len({prompt for _, prompt in prompts}) > 1
@@ -307,12 +289,7 @@ class Reader(NamedTuple):
 
 
 def student_reader(stage: Stage, tokenizer: Model) -> Reader:
-    """Return how a stage's student reads.
-
-    Args:
-        stage: Says how long texts are, and the student's prompts.
-        tokenizer: The student's.
-    """
+    """Return how a stage's student reads, with its own tokenizer."""
     return Reader(tokenizer, Reading(stage.max_length, stage.prompts))
 
 
@@ -337,13 +314,7 @@ def live_reader(stage: Stage, student: Reader) -> Reader | None:
 def open_table(
     workspace: Workspace, stage: Stage, student: Reader, live: Reader | None = None
 ) -> TrainingTable:
-    """Open the examples, tokens and teacher vectors that `training.walk` has built.
-
-    Args:
-        workspace: Holds them.
-        stage: The stage to train.
-        student: How the student reads.
-        live: See `live_reader`.
+    """Open the examples, tokens and teacher vectors that `training.walk` has built; see `live_reader`.
 
     Raises:
         BadInput: No example is left, or fewer than one batch.

@@ -97,10 +97,6 @@ def own_teacher(folder: Path) -> Model:
 def check_plan(plan: Stage, teacher_dim: int) -> None:
     """Refuse a plan with a dev figure of asymmetric search for a student that is outside its teacher's space.
 
-    Args:
-        plan: The last stage.
-        teacher_dim: E.
-
     Raises:
         BadInput: A stage of the plan trains such a student; with the reason.
     """

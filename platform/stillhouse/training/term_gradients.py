@@ -39,10 +39,9 @@ def measured_at(step: int, steps: int) -> bool:
 
 
 class TermGradients:
-    """The gradients of the terms of one step; every rank calls both methods.
+    """The gradients of the terms of one step, before which those of the trained parameters are None.
 
-    Args:
-        parameters: The trained parameters of the student; their gradients are None before the step.
+    Every rank calls both methods.
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:

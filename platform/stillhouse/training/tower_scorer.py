@@ -21,14 +21,6 @@ _ROWS_AT_ONCE = 1024
 class ExportedTowers:
     """Both folders of an export as sentence-transformers loads them, and the joiner of their vectors.
 
-    Attributes:
-        student: Both towers, whose weights are counted.
-        columns: Names of the two sides.
-
-    Args:
-        folder: A folder that `students.export.tower_folders` wrote.
-        device: Device that they encode on.
-
     Raises:
         BadInput: If a tower cannot be loaded.
     """
@@ -38,7 +30,7 @@ class ExportedTowers:
         self._claims, self._documents = (
             load_sentence_transformer(resolve_model(str(folder / side)), device) for side in SIDES
         )
-        self.student = nn.ModuleList([self._claims, self._documents])
+        self.student = nn.ModuleList([self._claims, self._documents])  # Its weights are counted.
         self._joiner: nn.Module | None = None
         kind = read_json(folder / DESCRIPTION)["joiner"]
         if kind != "bilinear":

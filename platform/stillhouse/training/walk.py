@@ -78,14 +78,8 @@ def _fit_alone(
     """Train in this process, which makes way with a checkpoint if its node is about to go."""
     with leaving() as soon, on_device(device):
         try:
-            fit_here(
-                stage,
-                workspace,
-                where,
-                device=device,
-                on_evaluation=on_evaluation,
-                stop_requested=soon.is_set,
-            )
+            stop = soon.is_set
+            fit_here(stage, workspace, where, device=device, on_evaluation=on_evaluation, stop_requested=stop)
         except Interrupted as interrupted:
             if not soon.is_set():
                 raise
@@ -113,14 +107,10 @@ def _train(stage: Stage, workspace: Workspace, where: Where, on_evaluation: OnEv
 
 
 def _replay(stage: Stage, folder: Path, on_evaluation: OnEvaluation | None) -> None:
-    curve = [
-        Evaluation(stage.label, point["step"], point["examples"], point["metrics"])
-        for point in read_manifest(folder)["evaluations"]
-        if point["metrics"]
-    ]
-    for index, evaluation in enumerate(curve):
-        final = index == len(curve) - 1
-        if on_evaluation is not None and on_evaluation(replace(evaluation, final=final)):
+    curve = [point for point in read_manifest(folder)["evaluations"] if point["metrics"]]
+    for point in curve:
+        evaluation = Evaluation(stage=stage.label, **point, final=point is curve[-1])
+        if on_evaluation is not None and on_evaluation(evaluation):
             raise Stopped(f"{stage.label} was stopped early, after {evaluation.examples} examples.")
 
 

@@ -113,14 +113,10 @@ def fit_with_workers(
 
 
 def free_resources(workspace: Workspace, stage: Stage) -> None:
-    """Free the cluster resources that an ended run of a stage still holds.
+    """Free the cluster resources that an ended run of a stage still holds; no process trains it now.
 
     A run whose process was killed leaves its placement group to a watcher of Ray, which fails if the
     dashboard does not answer or the machine has several clusters; the next run would then wait for ever.
-
-    Args:
-        workspace: Holds the stage.
-        stage: A stage that no process is training.
     """
     import ray
 

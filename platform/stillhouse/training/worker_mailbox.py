@@ -6,7 +6,6 @@ the process that trains; otherwise all processes are on one machine, and the wor
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -39,11 +38,7 @@ class Wait:
 
 
 class WordsInFolder:
-    """Values in files of this machine.
-
-    Args:
-        folder: Their folder, which is theirs alone.
-    """
+    """Values in files of this machine, in a folder that is theirs alone."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -66,11 +61,7 @@ class WordsInFolder:
 
 
 class WordsOfCluster:
-    """Values in the control store of the Ray cluster that this process belongs to.
-
-    Args:
-        prefix: What tells these values from others of the cluster.
-    """
+    """Values in the control store of the Ray cluster that this process belongs to."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
@@ -98,8 +89,7 @@ class WordsOfCluster:
 class WorkerMailbox:
     """Passes evaluations one way, stop requests the other, and finally the failure of the ranks.
 
-    Args:
-        words: What it is made of; the same for all processes of a run.
+    What it is made of is the same for all processes of a run.
     """
 
     def __init__(self, words: WordsInFolder | WordsOfCluster) -> None:
@@ -113,11 +103,11 @@ class WorkerMailbox:
 
     def start(self) -> None:
         """Empty the evaluations, on rank 0: a resumed run reports all of them again."""
-        self._on_rank0(lambda: self._write(_EVALUATIONS, []))
+        self._write_on_rank0(_EVALUATIONS, [])
 
     def record_group(self, name: str) -> None:
         """Record on rank 0 the placement group that the ranks run in."""
-        self._on_rank0(lambda: self._write(_GROUP, name))
+        self._write_on_rank0(_GROUP, name)
 
     def placement_group(self) -> str:
         """Return the placement group of the latest run; empty if there is none."""
@@ -144,7 +134,7 @@ class WorkerMailbox:
     def send(self, evaluation: Evaluation) -> bool:
         """Send an evaluation from rank 0; a stop request comes back by `stop_requested`."""
         self._sent.append(asdict(evaluation))
-        self._on_rank0(lambda: self._write(_EVALUATIONS, self._sent))
+        self._write_on_rank0(_EVALUATIONS, self._sent)
         return False
 
     def receive(self) -> list[Evaluation]:
@@ -173,9 +163,9 @@ class WorkerMailbox:
         failure = self._read(_END)
         return None if failure is None else _FAILURES[failure["kind"]](failure["reason"])
 
-    def _on_rank0(self, write: Callable[[], None]) -> None:
+    def _write_on_rank0(self, name: str, content: object) -> None:
         if rank() == 0:
-            write()
+            self._write(name, content)
 
     def _write(self, name: str, content: object) -> None:
         self._words.write(name, json.dumps(content).encode())

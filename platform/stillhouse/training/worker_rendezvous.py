@@ -21,12 +21,8 @@ def torch_config(backend: str, timeout_s: int, folder: Path) -> TorchConfig:
     """Return the configuration with which Ray Train connects the ranks of a stage.
 
     The node of a local Ray has the address 127.0.0.1, so all ranks run on this machine and meet by a file.
-    On any other cluster they meet at a port of the first rank's machine.
-
-    Args:
-        backend: ``gloo`` or ``nccl``.
-        timeout_s: Seconds after which a collective operation has failed.
-        folder: Folder of this machine for the file; it is created.
+    On any other cluster they meet at a port of the first rank's machine. A collective operation that takes
+    longer than the timeout has failed.
     """
     if ray.util.get_node_ip_address() != "127.0.0.1":
         return TorchConfig(backend=backend, timeout_s=timeout_s)
@@ -35,11 +31,7 @@ def torch_config(backend: str, timeout_s: int, folder: Path) -> TorchConfig:
 
 @dataclass
 class MeetByFile(TorchConfig):  # type: ignore[misc]
-    """Ray Train's configuration of torch for ranks that meet by a file and exchange data on loopback.
-
-    Attributes:
-        folder: Folder that the file is written to.
-    """
+    """Ray Train's configuration of torch for ranks that meet by a file and exchange data on loopback."""
 
     folder: str = ""
 

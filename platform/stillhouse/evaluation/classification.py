@@ -19,11 +19,7 @@ POSITIVE = 1
 class Classification:
     """Accuracy of a scorer's most likely class, and F1 of class 1 if there are two classes.
 
-    Figures: ``{name}_accuracy``, ``{name}_f1``.
-
-    Args:
-        data: Rows to score.
-        name: Prefix of the figures' names; empty takes the task's name.
+    Figures: ``{name}_accuracy``, ``{name}_f1``; an empty name takes the task's.
     """
 
     version: ClassVar[int] = 1

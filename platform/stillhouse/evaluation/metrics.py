@@ -32,8 +32,7 @@ def cosines(a_ND: FloatArray, b_ND: FloatArray) -> Values:
 def spearman(a_N: npt.ArrayLike, b_N: npt.ArrayLike) -> float:
     """Compute Spearman's rank correlation in [-1, 1]; equal values share their mean rank.
 
-    Returns:
-        NaN where one side is constant, because it has no order to agree with.
+    It is NaN where one side is constant, because that has no order to agree with.
     """
     a, b = np.asarray(a_N), np.asarray(b_N)
     assert a.shape == b.shape

@@ -27,11 +27,7 @@ SEARCHES = ("Retrieval", "Reranking", "InstructionRetrieval", "InstructionRerank
 
 @dataclass(frozen=True)
 class MtebSuite:
-    """The suite ``mteb:TASK``: mteb's main figure of each task, from mteb's own data.
-
-    Attributes:
-        tasks: Names of the tasks.
-    """
+    """The suite ``mteb:TASK``: mteb's main figure of each task, from mteb's own data."""
 
     tasks: tuple[str, ...]
     NEEDS_DATA: ClassVar[bool] = False

@@ -63,13 +63,7 @@ def share_kept(model: float, other: float) -> float | None:
 
 
 def compare_items(model: Items, other: Items, *, resamples: int = 0, seed: int = 0) -> Paired:
-    """Compare one figure of two models.
-
-    Args:
-        model: Items with the model's results.
-        other: The same items with the other model's results.
-        resamples: Number of samples to draw; 0 takes `RESAMPLES`.
-        seed: Seed for resampling.
+    """Compare one figure of two models; ``resamples`` is the number of samples, and 0 takes `RESAMPLES`.
 
     Raises:
         BadInput: If the items differ.
@@ -109,12 +103,7 @@ def compare_figures(
 ) -> dict[str, dict[str, Paired]]:
     """Compare all figures that both models have, set by set; those without items get no interval and no p.
 
-    Args:
-        model: Set to figure to value, for the model.
-        other: Set to figure to value, for the other model.
-        items: The items of the model and of the other model, for figures that have items.
-        resamples: Number of samples to draw; 0 takes `RESAMPLES`.
-        seed: Seed for resampling.
+    ``items`` are those of the model and of the other model; for ``resamples`` see `compare_items`.
     """
     found: dict[str, dict[str, Paired]] = {}
     for name, figures in model.items():

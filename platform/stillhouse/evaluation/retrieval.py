@@ -43,7 +43,7 @@ _SPARE = 8
 
 
 class Search(Protocol):
-    """Ranks passages for an evaluator: a `SearchPool` or `LocalSearch`."""
+    """Ranks passages for an evaluator, which searches in its own process if it is given None instead."""
 
     def search(self, passages_ND: Passages, queries_QD: FloatArray, k: int) -> Ranking:
         """Find the top k passages of every query."""
@@ -180,15 +180,7 @@ class DocSearch:
 
 
 class StoredPassages:
-    """A teacher's vectors of a collection's passages, read from a store.
-
-    Args:
-        workspace: Holds the collection and the store.
-        collection: The passages.
-        store: The teacher's vectors of these passages, or of a table of which they are a sample.
-
-    Attributes:
-        dim: E.
+    """A teacher's vectors of a collection's passages, from a store of these, or of a table that they are in.
 
     Raises:
         BadInput: The store is not finished, or lacks a passage.
@@ -255,11 +247,7 @@ def unit(vectors_ND: FloatArray) -> FloatArray:
 class SearchPool:
     """Actors that search shards of passages, with a fallback to this process. Passed to trials by value.
 
-    Args:
-        actors: Handles of the actors.
-        threads: Threads of each actor and of the fallback.
-        index: See `LocalSearch`.
-        deadline: Seconds to wait for an answer.
+    ``threads`` are those of each actor and of the fallback, and ``deadline`` is in seconds.
     """
 
     def __init__(self, actors: Sequence[Any], threads: int, index: str = AUTO, deadline: float = 60) -> None:

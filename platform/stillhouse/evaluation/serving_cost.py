@@ -84,11 +84,8 @@ def int8_megabytes(module: nn.Module) -> float:
 def onnx_megabytes(module: Any) -> dict[str, float]:
     """Measure ``megabytes_onnx`` and ``megabytes_onnx_int8``, 10^6 bytes of the exported graph's files.
 
-    The second is the first after onnxruntime's dynamic quantisation of the weights. The files are written to
-    a temporary folder. Needs the extra ``onnx``.
-
-    Args:
-        module: A student, or a sentence-transformers model.
+    The module is a student or a sentence-transformers model. The second size is that after onnxruntime has
+    quantised the weights. The files are written to a temporary folder. Needs the extra ``onnx``.
 
     Raises:
         BadInput: If the graph cannot be exported.

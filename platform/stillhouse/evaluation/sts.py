@@ -94,10 +94,6 @@ class STS:
     Figures: ``{name}_{set}_spearman_cosine`` (all); for sets with several parts also
     ``…_spearman_cosine_mean`` and ``…_wmean``; for several sets ``{name}_avg_spearman_cosine``, their mean.
 
-    Args:
-        data: From `resolve_sts`.
-        name: Prefix of the figures' names.
-
     Raises:
         BadInput: If the files have changed since `resolve_sts`, or one is malformed; the message names file
             and line.
@@ -148,9 +144,7 @@ class STS:
 def correlations(parts: Sequence[tuple[Values, Values]], scale: float = 1.0) -> dict[str, Items]:
     """Make the items of ``all``, Spearman over all pairs; for several parts also ``mean`` and ``wmean``.
 
-    Args:
-        parts: Cosines and gold scores of each part.
-        scale: Factor of the correlations.
+    A part is the cosines and gold scores of its pairs.
     """
     first, second = (np.concatenate(side) for side in zip(*parts, strict=True))
     found = {"all": Items((Part(first, second),), "spearman", scale)}

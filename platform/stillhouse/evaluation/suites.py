@@ -40,12 +40,6 @@ def measure_suite(
 ) -> tuple[dict[str, float], dict[str, Items]]:
     """Measure an encoder and return the figures with their items.
 
-    Args:
-        suite: The evaluators.
-        encoder: The model to measure.
-        workspace: Holds the collections and stores.
-        search: A `SearchPool`; None searches in this process.
-
     Returns:
         The figures of all evaluators, and the items of those that have them. In a test suite, evaluators of
         scores are skipped for a model without scores, such as an untuned teacher.
@@ -71,12 +65,6 @@ def run_asymmetric(
     """Measure an encoder's queries among the teacher's documents, where a suite searches them.
 
     Nothing but queries is encoded. The teacher's own figures of asymmetric search are those of its search.
-
-    Args:
-        suite: The evaluators; those without a teacher's documents are left out.
-        encoder: Encodes the queries.
-        workspace: Holds the collections and stores.
-        search: A `SearchPool`; None searches in this process.
     """
     figures: dict[str, float] = {}
     for each in suite.evaluators:
@@ -124,11 +112,6 @@ def figure_facts(
     suite: DevSuite | TestSuite, workspace: Workspace, search: Search | None = None
 ) -> dict[str, dict[str, Any]]:
     """Say what the figures of a suite are computed from.
-
-    Args:
-        suite: The evaluators.
-        workspace: Holds the collections and stores.
-        search: As in `run_suite`.
 
     Returns:
         The start of the figures' names to ``what`` (the evaluator's first line of documentation), ``split``,

@@ -28,15 +28,7 @@ _GREY = "#888888"
 
 @dataclass(frozen=True)
 class Point:
-    """One row of the table in a figure.
-
-    Attributes:
-        x: Horizontal value.
-        y: Vertical value.
-        kind: As `Entry.kind`.
-        method: Its method; empty where it has none.
-        lines: Text shown while the pointer is over it, line by line.
-    """
+    """One row of the table in a figure; its lines are shown while the pointer is over it."""
 
     x: float
     y: float
@@ -67,14 +59,9 @@ class Map:
 
 
 def selecting(rows: Sequence[Entry], quality: str = "") -> str:
-    """Choose the figure that stands for quality.
+    """Choose the figure that stands for quality, without its split; empty where no row has one of a split.
 
-    Args:
-        rows: The table.
-        quality: The user's choice; empty takes what the sweeps selected by, else the commonest dev figure.
-
-    Returns:
-        Its name without the split; empty where no row has a figure of a split.
+    It is the user's choice, else what the sweeps selected by, else the commonest figure.
     """
     selected = [row.parameters["selected_by"] for row in rows if "selected_by" in row.parameters]
     known = [name.split("/", 1)[1] for row in rows for name in row.figures if name.startswith(SPLITS)]
@@ -86,12 +73,7 @@ def selecting(rows: Sequence[Entry], quality: str = "") -> str:
 
 
 def maps(rows: Sequence[Entry], quality: str) -> list[Map]:
-    """Return the figures that these rows can fill; only rows that ran to their end are in them.
-
-    Args:
-        rows: The table.
-        quality: A figure without its split.
-    """
+    """Return the figures that these rows can fill; only rows that ran to their end are in them."""
     whole = [row for row in rows if row.whole]
     name = label(f"/{quality}")
     size, latency = _against(whole, quality, "megabytes"), _against(whole, quality, "latency_ms_p50")

@@ -22,13 +22,9 @@ _PERCENT = (2.5, 97.5)
 
 @dataclass(frozen=True)
 class Importance:
-    """The share of one hyper-parameter in the variance of the quality.
+    """The share of one hyper-parameter in the variance of the quality, with the ends of its 95 % interval.
 
-    Attributes:
-        name: The hyper-parameter.
-        share: Its share; those of all hyper-parameters sum to 1.
-        low: Lower end of the 95 % interval.
-        high: Upper end.
+    The shares of all hyper-parameters sum to 1.
     """
 
     name: str
@@ -67,12 +63,7 @@ def needed_trials(names: int) -> int:
 
 
 def importances(study: Any, *, seed: int = 0) -> Importances:
-    """Compute the importances of the first objective. The same study gives the same numbers.
-
-    Args:
-        study: A study of Optuna.
-        seed: Seed of the forests and of the trials that are drawn.
-    """
+    """Compute the importances of the first objective. The same study gives the same numbers."""
     finished = finished_trials(study)
     missing = _missing(finished)
     return Importances(len(finished), missing=missing) if missing else with_intervals(finished, seed=seed)

@@ -170,13 +170,7 @@ class Card:
 
 
 class DevChange(NamedTuple):
-    """The dev figure that selected a student, and that of its export.
-
-    Attributes:
-        figure: Name of the figure.
-        trained: Its value for the trained student.
-        exported: Its value for the export.
-    """
+    """The dev figure that selected a student: its name, and its values for the student and for its export."""
 
     figure: str
     trained: float

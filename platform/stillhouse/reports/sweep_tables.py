@@ -41,12 +41,6 @@ def trial_table(
     What all trials share stands below the table, as the long names of figures do. If the table would be wider
     than ``width``, figures other than ``quality`` are left out first (the Markdown table has them), then
     hyper-parameters move to lines of their own.
-
-    Args:
-        records: All trials.
-        quality: The dev figure that was maximised.
-        teacher: The teacher's dev figures, for the share kept.
-        width: Columns of the terminal.
     """
     if not records:
         return "no trial was started."

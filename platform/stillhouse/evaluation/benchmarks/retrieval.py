@@ -268,10 +268,7 @@ def run_file(path: Path, collection: JudgedCollection, *, single: bool) -> Path:
 def runs_of(
     path: Path, collections: list[JudgedCollection]
 ) -> tuple[list[JudgedCollection], dict[str, Run], tuple[str, ...]]:
-    """Read the runs that exist.
-
-    Returns:
-        The collections that have a run, the runs by the collection's name, and notes.
+    """Read the runs that exist: the collections that have one, the runs by their names, and notes.
 
     Raises:
         BadInput: If there is no run, or one is malformed; the message names the line.

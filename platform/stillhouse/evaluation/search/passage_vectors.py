@@ -33,13 +33,7 @@ Encode = Callable[[list[str]], npt.NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class PassageVectors:
-    """Vectors in parts. Cheap to send to other processes: only the folder's name is sent.
-
-    Attributes:
-        folder: Folder of the parts.
-        rows: Number of passages.
-        dim: Dimension (D).
-    """
+    """Vectors in parts. Cheap to send to other processes: only the folder's name is sent."""
 
     folder: Path
     rows: int
@@ -64,12 +58,9 @@ class PassageVectors:
 
 
 def vectors_folder(workspace: Workspace, collection: JudgedCollection, model: str) -> Path:
-    """Return the folder for the vectors of a collection's passages.
+    """Return the folder for the vectors of a collection's passages, whose file is hashed.
 
-    Args:
-        workspace: The workspace.
-        collection: The collection; the file of its passages is hashed.
-        model: All that determines a vector: the hash of the weights, and the device.
+    ``model`` says all that determines a vector: the hash of the weights, and the device.
     """
     made_of = {"passages": sha256_of(collection.files[0]), "model": model, "part": PART, "version": 4}
     return workspace.root / FOLDER / f"{collection.name}-{fingerprint(made_of)}"
@@ -79,11 +70,6 @@ def write_vectors(
     folder: Path, passages: Iterable[Entry], encode: Encode
 ) -> tuple[PassageVectors, "pa.ChunkedArray"]:
     """Encode the passages that have no vector yet, with at most one part in memory.
-
-    Args:
-        folder: Folder for the parts.
-        passages: Passages in the order of their rows.
-        encode: Maps texts to float32 vectors.
 
     Returns:
         The files, and the passages' ids by row as an Arrow array.

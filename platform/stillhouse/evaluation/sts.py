@@ -17,7 +17,7 @@ import numpy as np
 from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.core.types import Encoder, FloatArray
 from stillhouse.evaluation.items import FiguresAndItems, Items, Part, average
-from stillhouse.evaluation.metrics import Values, cosines
+from stillhouse.evaluation.metrics import Values, cosines, number
 
 PARTS = {
     "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
@@ -156,9 +156,8 @@ def correlations(parts: Sequence[tuple[Values, Values]], scale: float = 1.0) -> 
 
 
 def text_rows(sets: Iterable[Pairs]) -> dict[str, int]:
-    """Number the distinct texts of pairs: text to its row among the vectors."""
-    texts = (text for pairs in sets for first, second, _ in pairs for text in (first, second))
-    return {text: row for row, text in enumerate(dict.fromkeys(texts))}
+    """Number the distinct texts of pairs."""
+    return number((first, second) for pairs in sets for first, second, _ in pairs)
 
 
 def score_pairs(pairs: Pairs, row_of: Mapping[str, int], vectors: FloatArray) -> tuple[Values, Values]:

@@ -91,7 +91,6 @@ class ItemisedEvaluator(Protocol):
 
     def itemised(self, model: Encoder) -> FiguresAndItems:
         """Measure a model, and also return the items."""
-        ...
 
 
 ItemsOf = Mapping[str, Mapping[str, Items]]

@@ -47,7 +47,6 @@ class Search(Protocol):
 
     def search(self, passages_ND: Passages, queries_QD: FloatArray, k: int) -> Ranking:
         """Find the top k passages of every query."""
-        ...
 
 
 class LocalSearch:
@@ -263,23 +262,9 @@ class SearchPool:
                 return self._spread(passages_ND, queries_QD, k)
             except ray.exceptions.RayError as error:
                 self.broken = True
-                log.warning("the search actors do not respond; searching in this process: %s", _short(error))
+                reason = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+                log.warning("the search actors do not respond; searching in this process: %s", reason)
         return LocalSearch(self.threads, self.index).search(passages_ND, queries_QD, k)
-
-    def wait(self, seconds: float) -> bool:
-        """Return whether every actor responds within that time."""
-        import ray
-
-        pings = [actor.ping.remote() for actor in self.actors]
-        return len(ray.wait(pings, num_returns=len(pings), timeout=seconds)[0]) == len(pings)
-
-    def stop(self) -> None:
-        """End the actors."""
-        import ray
-
-        for actor in self.actors:
-            ray.kill(actor)
-        self.broken = True
 
     def _spread(self, passages_ND: Passages, queries_QD: FloatArray, k: int) -> Ranking:
         import ray
@@ -295,7 +280,7 @@ class SearchPool:
 
 
 def start_search_pool(actors: int, threads: int, *, index: str = AUTO) -> SearchPool:
-    """Start search actors that reserve no CPU. They end with the driver or with `SearchPool.stop`.
+    """Start search actors that reserve no CPU. They end with the driver.
 
     Args:
         actors: Number of actors.
@@ -317,15 +302,7 @@ class _Searcher:
     def __init__(self, threads: int, index: str) -> None:
         self.threads, self.index = threads, index
 
-    def ping(self) -> None:
-        """Respond."""
-
     def search(self, queries_QD: FloatArray, passages_ND: FloatArray, k: int, first_id: int) -> Ranking:
         """Find the top k of a shard."""
         scores, ids = LocalSearch(self.threads, self.index).search(passages_ND, queries_QD, k)
         return scores, np.where(ids < 0, ids, ids + first_id)
-
-
-def _short(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"

@@ -40,11 +40,9 @@ class Passages(Protocol):
 
     def __len__(self) -> int:
         """The number of passages."""
-        ...
 
     def __getitem__(self, rows: slice, /) -> FloatArray:
         """The vectors of some consecutive passages, (N, D)."""
-        ...
 
 
 class Vectors(Protocol):

@@ -107,11 +107,6 @@ def part_path(folder: Path, number: int) -> Path:
     return folder / f"part-{number:05d}.npy"
 
 
-def parts(folder: Path) -> list[Path]:
-    """Return the files of the parts that are there."""
-    return sorted(folder.glob("part-*.npy"))
-
-
 def _kept(path: Path, rows: int) -> FloatArray | None:
     """Open a part of an earlier run; remove it if it has another length or was damaged."""
     part: FloatArray | None = whole_array(path)

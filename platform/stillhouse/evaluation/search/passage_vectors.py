@@ -21,7 +21,7 @@ from stillhouse.core.errors import BadInput, blocked
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.types import FloatArray, IntArray
 from stillhouse.corpora.published.judged import Entry, JudgedCollection
-from stillhouse.evaluation.search.exact import TILE, require_finite
+from stillhouse.evaluation.search.exact import TILE
 
 PART = 2 * TILE
 """Passages per part. A part is encoded at once, since a model may round differently in another batch."""
@@ -75,7 +75,7 @@ def write_vectors(
         The files, and the passages' ids by row as an Arrow array.
 
     Raises:
-        BadInput: If a vector is not finite, or dimensions differ.
+        BadInput: If dimensions differ.
     """
     folder.mkdir(parents=True, exist_ok=True)
     remove_leftovers(folder)
@@ -86,7 +86,6 @@ def write_vectors(
         part = _kept(path, len(entries))
         if part is None:
             part = encode([entry.text for entry in entries])
-            _check(part, entries)
         dim = dim or part.shape[1]
         if part.shape[1] != dim:
             raise BadInput(
@@ -116,15 +115,6 @@ def _kept(path: Path, rows: int) -> FloatArray | None:
         return part
     path.unlink()
     return None
-
-
-def _check(part: FloatArray, entries: list[Entry]) -> None:
-    if part.ndim != 2 or len(part) != len(entries):
-        raise BadInput(f"a model must return one vector per text, {len(entries)}, but returned {part.shape}.")
-    bad = np.flatnonzero(~np.isfinite(part).all(axis=1))
-    if len(bad):
-        first = entries[bad[0]]
-        require_finite(part, f"passage vectors (first passage {first.id!r}, line {first.line} of its file)")
 
 
 def _opened(path: Path) -> FloatArray:

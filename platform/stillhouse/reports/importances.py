@@ -35,13 +35,7 @@ class Importance:
 
 @dataclass(frozen=True)
 class Importances:
-    """The importances of a study, or why there are none.
-
-    Attributes:
-        trials: Number of finished trials.
-        shares: The hyper-parameters, the largest share first; empty if they cannot be told.
-        missing: Why there are none; empty otherwise.
-    """
+    """The importances of a study, the largest share first, or in ``missing`` why there are none."""
 
     trials: int
     shares: tuple[Importance, ...] = ()

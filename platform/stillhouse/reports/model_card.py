@@ -276,12 +276,7 @@ def usage(export: Deployed, teacher: str = "the teacher") -> str:
 
 
 def _graph_usage(export: Deployed, path: str, form: str) -> str:
-    return _GRAPH_USAGE.format(
-        path=path,
-        dim=export.dim,
-        pad_id=export.pad_id,
-        graph=GRAPHS[form],
-    )
+    return _GRAPH_USAGE.format(path=path, dim=export.dim, pad_id=export.pad_id, graph=GRAPHS[form])
 
 
 def _front_matter(card: Card, export: Deployed) -> str:

@@ -66,24 +66,12 @@ def write_figures(
     shares: Importances | None = None,
     findings: Sequence[Section] = (),
 ) -> Path:
-    """Write the page of a sweep, ``sweep.html``. It says why the importances cannot be drawn.
+    """Write the page of a sweep, ``sweep.html``, and return its folder.
 
-    Args:
-        folder: Where the page goes; that of an earlier call is replaced.
-        records: All trials and refits.
-        quality: The dev figure that was maximised.
-        study: The SQLite file of the trials' Optuna study.
-        teacher: The teacher's dev figures, for the learning curves and the share kept.
-        tested: The final comparison, as `tables.comparison_table` takes it.
-        title: Title of the page, such as the sweep's name.
-        remarks: Sentences below the final comparison's heading.
-        facts: What the page says below its title, before the date of the search.
-        links: Further pages by their titles, relative to the folder.
-        shares: The importances of the hyper-parameters; None computes them.
-        findings: Further sections, which follow the tables.
-
-    Returns:
-        The folder.
+    The page says why the importances cannot be drawn; None as ``shares`` computes them. ``tested`` is the
+    final comparison, as `comparison_table` takes it, with ``remarks`` below its heading; ``findings`` follow
+    the tables. ``facts`` stand below the title, before the date of the search, and ``links``, further pages
+    by their titles, are relative to the folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
     optuna_study = load_study(study)

@@ -83,13 +83,9 @@ _BEYOND_INDEX_DEPTH = ("map", "recall@1000")
 
 @dataclass(frozen=True)
 class OnDisk:
-    """Folder of passage vectors, and the index that searches them.
+    """The workspace that keeps passage vectors in its folder ``vectors``, and how they are searched.
 
-    Attributes:
-        workspace: Vectors are kept in its folder ``vectors`` while a collection is measured.
-        actors: Ray actors of the exact search; 1 searches in this process.
-        indexes: FAISS indexes to measure in addition to exact search.
-        keep: Keep the vectors for the next command.
+    One actor searches in this process. The vectors are removed after use unless ``keep`` is set.
     """
 
     workspace: Workspace

@@ -131,6 +131,6 @@ def test_impossible_inputs_are_refused(change: dict[str, Any], message: str) -> 
         judge_candidates(given["scores"], given["labels"], given["gold"])
 
 
-def test_depths_beyond_the_candidates_are_refused() -> None:
-    with pytest.raises(BadInput, match="depth"):
-        candidate_figures(judge_candidates(SCORES, LABELS, GOLD), "x", depths=(5,))
+def test_depths_beyond_the_candidates_are_left_out() -> None:
+    figures = candidate_figures(judge_candidates(SCORES, LABELS, GOLD), "x", depths=(4, 5))
+    assert "x_recall_macro@4" in figures and "x_recall_macro@5" not in figures

@@ -92,8 +92,6 @@ def test_thresholds_at_the_edges() -> None:
     assert best_threshold(np.array([0.9, 0.1]), np.array([1, 1])) < 0.1
     near = np.array([np.nextafter(0.5, 1), 0.5])
     assert ((near >= best_threshold(near, np.array([1, 0]))) == [True, False]).all()
-    with pytest.raises(BadInput, match="measure"):
-        best_threshold(near, np.array([1, 0]), "recall")
     with pytest.raises(BadInput, match="rows"):
         best_threshold(np.array([]), np.array([], np.int64))
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 from stillhouse.core.errors import BadInput
 from stillhouse.evaluation.items import Items, Part, Statistic, average, means
-from stillhouse.evaluation.paired import Paired, compare_figures, compare_items, holm, share_kept
+from stillhouse.evaluation.paired import Paired, compare_figures, compare_items, holm
 
 
 def mean_of(values: object) -> Items:
@@ -129,4 +129,4 @@ def test_figures_without_items_have_a_difference_only() -> None:
     assert list(found) == ["score", "size"], "the other has no head"
     assert found["size"] == Paired(5.0, 10.0, -5.0)
     assert found["score"].share == pytest.approx(0.8) and found["score"].p == found["score"].p_holm == 0.25
-    assert share_kept(-0.1, 0.5) is None
+    assert compare_items(mean_of([-0.1, -0.2]), mean_of([0.5, 0.4])).share is None

@@ -128,14 +128,13 @@ def check_pool(
     ray: Any, passages: Floats, queries: Floats, expected: Ranking, caplog: pytest.LogCaptureFixture
 ) -> None:
     pool = start_search_pool(2, 1, index="exact")
-    assert pool.wait(240)
+    pool.deadline = 240
     assert same(pool.search(passages, queries, 50), expected)
     assert not pool.broken
     flat = start_search_pool(1, 1, index="flat")
-    assert flat.wait(240)
+    flat.deadline = 240
     assert flat.search(passages, queries, 50)[1].tobytes() == expected[1].tobytes()
     assert not flat.broken
-    flat.stop()
 
     # A trial that holds the only CPU receives the handles, since the actors reserve no CPU.
     trial = ray.remote(lambda held: held.search(passages, queries, 50))

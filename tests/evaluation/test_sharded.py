@@ -74,14 +74,6 @@ def test_an_interrupted_run_resumes_and_repairs_damaged_parts(tmp_path: Path) ->
     np.testing.assert_array_equal(np.concatenate(list(files.blocks())), vectors)
 
 
-def test_a_vector_that_is_not_finite_is_named_by_its_passage(tmp_path: Path) -> None:
-    vectors = random_unit(9, 1)
-    vectors[4, 2] = np.nan
-    with pytest.raises(BadInput, match=r"passage 'd4', line 5 .*but 1 .* the first in row 4"):
-        written(tmp_path, vectors)
-    assert not list(tmp_path.glob("part-*"))
-
-
 def test_vectors_of_another_dimension_are_refused(tmp_path: Path) -> None:
     files = written(tmp_path, random_unit(PART, 1))
     other = Table(random_unit(PART + 1, 1)[:, :8])

@@ -235,7 +235,7 @@ def test_published_collections_are_read_in_their_roles(tmp_path: Path) -> None:
     (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq1\tp1\t1\nq2\tp2\t1\n")
     (collection,), _ = find_collections(str(tmp_path))
     model = Listener()
-    rank_collection(collection, model, depth=1)
+    rank_collection(collection, model)
     assert model.read == {QUERY: list(queries.values()), DOCUMENT: list(passages.values())}
 
 

@@ -12,7 +12,7 @@ from stillhouse.core.roles import PLAIN
 from stillhouse.core.types import Encoder, FloatArray, IntArray, encode_as
 from stillhouse.corpora.tables import open_texts
 from stillhouse.evaluation.items import FiguresAndItems, Items, Part
-from stillhouse.evaluation.metrics import Values, cosines, spearman
+from stillhouse.evaluation.metrics import cosines
 from stillhouse.evaluation.retrieval import LocalSearch, Search, unit
 from stillhouse.teachers.store import open_vectors
 from stillhouse.values.data import AnyStore
@@ -77,7 +77,7 @@ class Agreement:
 
     def __call__(self, model: Encoder) -> dict[str, float]:
         """Encode the texts and correlate."""
-        return {f"{self.name}_spearman_cosine": spearman(self._cosines(model), self.teacher)}
+        return self.itemised(model)[0]
 
     def counts(self) -> dict[str, int]:
         """Count the pairs."""
@@ -85,13 +85,10 @@ class Agreement:
 
     def itemised(self, model: Encoder) -> FiguresAndItems:
         """Compute the figure, and return its pairs too."""
-        items = Items((Part(self._cosines(model), self.teacher),), "spearman")
-        name = f"{self.name}_spearman_cosine"
-        return {name: items.figure()}, {name: items}
-
-    def _cosines(self, model: Encoder) -> Values:
         vectors = encode_in_roles(model, self.roles, self.texts)
-        return cosines(vectors[self.first], vectors[self.second])
+        student = cosines(vectors[self.first], vectors[self.second])
+        items, name = Items((Part(student, self.teacher),), "spearman"), f"{self.name}_spearman_cosine"
+        return {name: items.figure()}, {name: items}
 
 
 def _roles(store: AnyStore, role: str, rows: IntArray) -> list[str]:

@@ -21,15 +21,9 @@ from stillhouse.evaluation.search.passage_vectors import FOLDER
 class KeptDocuments:
     """Encodes documents with a model, and keeps the vectors: what is asked for again is read from the disk.
 
-    Vectors are kept by block, in one file per call, since a model may round differently in another batch.
-
-    Args:
-        model: Encodes the documents.
-        identity: All that determines its vectors.
-        workspace: The vectors are kept in its folder ``vectors``.
-
-    Attributes:
-        encoded: Number of documents that the model has encoded; those that were read are not counted.
+    Vectors are kept by block, in one file per call, since a model may round differently in another batch. The
+    identity says all that determines the model's vectors. ``encoded`` counts the documents that the model has
+    encoded, without those that were read.
     """
 
     def __init__(self, model: Encoder, identity: str, workspace: Workspace) -> None:
@@ -62,12 +56,7 @@ class KeptDocuments:
 
 
 class AsymmetricEncoder(InRoles):
-    """Queries by one model, documents by another.
-
-    Args:
-        queries: Encodes queries.
-        documents: Encodes documents.
-    """
+    """Queries by one model, documents by another."""
 
     def __init__(self, queries: Encoder, documents: KeptDocuments) -> None:
         self.queries, self.documents = queries, documents
@@ -109,13 +98,7 @@ def require_one_dimension(queries: Encoder, documents: Encoder) -> None:
 
 @dataclass(frozen=True)
 class Beside:
-    """A figure of the teacher, of the student, and of the student's queries among the teacher's documents.
-
-    Attributes:
-        teacher: Queries and documents by the teacher.
-        symmetric: Queries and documents by the student.
-        asymmetric: Queries by the student, documents by the teacher.
-    """
+    """A figure of the teacher, of the student, and of the student's queries among the teacher's documents."""
 
     teacher: float
     symmetric: float
@@ -140,14 +123,7 @@ class Beside:
 def beside(
     teacher: Figures, symmetric: Figures, asymmetric: Figures, names: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, Beside]]:
-    """Put the figures of three measurements side by side.
-
-    Args:
-        teacher: Figures by set and name, of the teacher.
-        symmetric: The same of the student.
-        asymmetric: The same of the student's queries among the teacher's documents.
-        names: The names of the figures to show, by set.
-    """
+    """Put the figures of three measurements side by side, those in ``names`` of each set."""
     return {
         found: {
             name: Beside(teacher[found][name], symmetric[found][name], asymmetric[found][name])

@@ -8,7 +8,7 @@ that were published as a whole (Tatoeba, Cranfield, MR, …) are measured in bot
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from stillhouse.core.artifacts import Workspace, sha256_of
 from stillhouse.core.identity import fingerprint
@@ -108,17 +108,15 @@ class Benchmark:
 
 
 class Suite(Protocol):
-    """The contract of a suite, and so of every file in `benchmarks`."""
+    """The contract of a suite, and so of every file in `benchmarks`.
 
-    @property
-    def NEEDS_DATA(self) -> bool:
-        """True if it reads published files from the data root."""
-        ...
+    Attributes:
+        NEEDS_DATA: Whether it reads published files from the data root.
+        MTEB_TASKS: Names of mteb's tasks over the same sets; empty if the hub does not have the sets.
+    """
 
-    @property
-    def MTEB_TASKS(self) -> tuple[str, ...]:
-        """Names of mteb's tasks over the same sets; empty if the hub does not have the sets."""
-        ...
+    NEEDS_DATA: ClassVar[bool]
+    MTEB_TASKS: ClassVar[tuple[str, ...]]
 
     def prepare(self, root: str, options: Options) -> Benchmark:
         """Find and check the suite's files under a data root.
@@ -126,7 +124,6 @@ class Suite(Protocol):
         Raises:
             BadInput: If files are missing or malformed.
         """
-        ...
 
 
 def itemised(

@@ -18,10 +18,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from stillhouse.core.errors import BadInput, require
+from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray, IntArray
 from stillhouse.evaluation.metrics import Judged, Values, dcg, ndcg, recall, reciprocal_rank
 from stillhouse.evaluation.search.exact import require_finite
+
+DEPTHS = (1, 3, 5)
+"""Depths of the paper's recalls."""
 
 
 def judge_candidates(
@@ -73,25 +76,17 @@ def accuracy(judged: Judged, k: int) -> Values:
     return np.asarray((judged.gains_QK[:, :k] > 0).any(axis=1), np.float64)
 
 
-def candidate_values(judged: Judged, *, depths: Sequence[int] = (1, 3, 5)) -> dict[str, Values]:
+def candidate_values(judged: Judged, *, depths: Sequence[int] = DEPTHS) -> dict[str, Values]:
     """Compute the paper's metrics and the usual ones per claim, within the C candidates.
 
-    Args:
-        judged: From `judge_candidates`.
-        depths: Depths k of the recalls.
-
     Returns:
-        ``accuracy@1``, both recalls at every depth, ``dcg``, ``mrr@C`` and ``ndcg@C``; a figure is the mean
-        over the claims. Recall and nDCG of a perfect order are below 1 if relevant documents are missing
-        among the candidates.
-
-    Raises:
-        BadInput: If a depth exceeds the number of candidates.
+        ``accuracy@1``, both recalls at every depth up to C, ``dcg``, ``mrr@C`` and ``ndcg@C``; a figure is
+        the mean over the claims. Recall and nDCG of a perfect order are below 1 if relevant documents are
+        missing among the candidates.
     """
     width = judged.gains_QK.shape[1]
-    require(all(1 <= k <= width for k in depths), "1 <= depth <= candidates", depths=depths, candidates=width)
     values = {"accuracy@1": accuracy(judged, 1)}
-    for k in depths:
+    for k in (k for k in depths if k <= width):
         values[f"recall_micro@{k}"] = recall_micro(judged, k)
         values[f"recall_macro@{k}"] = recall(judged, k)
     return values | {
@@ -101,7 +96,7 @@ def candidate_values(judged: Judged, *, depths: Sequence[int] = (1, 3, 5)) -> di
     }
 
 
-def candidate_figures(judged: Judged, prefix: str, *, depths: Sequence[int] = (1, 3, 5)) -> dict[str, float]:
+def candidate_figures(judged: Judged, prefix: str, *, depths: Sequence[int] = DEPTHS) -> dict[str, float]:
     """Compute the means of `candidate_values`, named with a prefix: ``fever_accuracy@1``, …."""
     values = candidate_values(judged, depths=depths)
     return {f"{prefix}_{name}": float(each.mean()) for name, each in values.items()}

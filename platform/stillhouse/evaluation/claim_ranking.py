@@ -15,7 +15,6 @@ from stillhouse.corpora.tables import open_rows, open_texts, open_values
 from stillhouse.evaluation.candidate_metrics import candidate_figures, judge_candidates
 from stillhouse.values.data import Examples
 
-DEPTHS = (1, 3, 5)
 PAIRS_AT_ONCE = 1 << 16
 
 
@@ -47,13 +46,12 @@ class ClaimRanking:
         self.gold_QC, self.gold_counts_Q = values["gold"], np.asarray(values["gold_count"], np.int64)
         self.name, self.split = name, split
         self.width = int(rows["documents"].shape[1])
-        self.depths = tuple(k for k in DEPTHS if k <= self.width)
 
     def __call__(self, model: Encoder | Scorer) -> dict[str, float]:
         """Score every pair and rank the candidates."""
         scores_QC = self.pair_scores(model) if isinstance(model, Scorer) else self.inner_products(model)
         judged = judge_candidates(scores_QC, self.gold_QC, self.gold_counts_Q)
-        return candidate_figures(judged, self.name, depths=self.depths)
+        return candidate_figures(judged, self.name)
 
     def counts(self) -> dict[str, int]:
         """Count the claims."""

@@ -11,7 +11,7 @@ from stillhouse.core.types import Encoder, FloatArray, IntArray, Scorer
 from stillhouse.corpora.published.glue import TASKS, LabelledData, Row, read_task
 from stillhouse.corpora.row_shares import stratified
 from stillhouse.evaluation.items import Items, Part, means
-from stillhouse.evaluation.metrics import Values, cosines
+from stillhouse.evaluation.metrics import Values, cosines, number
 
 POSITIVE = 1
 
@@ -19,11 +19,7 @@ POSITIVE = 1
 class Classification:
     """Accuracy of a scorer's most likely class, and F1 of class 1 if there are two classes.
 
-    Figures: ``{name}_accuracy``, ``{name}_f1``.
-
-    Args:
-        data: Rows to score.
-        name: Prefix of the figures' names; empty takes the task's name.
+    Figures: ``{name}_accuracy``, ``{name}_f1``; an empty name takes the task's.
     """
 
     version: ClassVar[int] = 1
@@ -104,9 +100,7 @@ class CosineThreshold:
     def _scored(self, model: Encoder, rows: Sequence[Row]) -> tuple[Values, IntArray]:
         first, second, labels_N = _columns(rows)
         assert second is not None
-        row_of, vectors_ND = _encoded(model, [first, second])
-        a, b = (vectors_ND[[row_of[text] for text in side]] for side in (first, second))
-        return cosines(a, b), (labels_N == self.positive).astype(np.int64)
+        return cosines(*encode_sides(model, [first, second])), (labels_N == self.positive).astype(np.int64)
 
 
 def accuracy(predicted_N: IntArray, labels_N: IntArray) -> float:
@@ -143,7 +137,6 @@ def best_threshold(cosines_N: Values, labels_N: IntArray, measure: str = "accura
         The middle between two neighbouring cosines; the highest of equally good ones, and above all cosines
         if predicting no positive pair is best.
     """
-    require(measure in ("accuracy", "f1"), "measure in (accuracy, f1)", measure=measure)
     require(len(cosines_N) > 0, "rows to choose a threshold on >= 1", rows=0)
     order = np.argsort(-cosines_N, kind="stable")
     ranked, positive = cosines_N[order], labels_N[order] == POSITIVE
@@ -178,6 +171,8 @@ def _columns(rows: Sequence[Row]) -> tuple[list[str], list[str] | None, IntArray
     return first, second or None, np.array([row.label for row in rows])
 
 
-def _encoded(encoder: Encoder, sides: Sequence[Sequence[str]]) -> tuple[dict[str, int], FloatArray]:
-    texts = list(dict.fromkeys(text for side in sides for text in side))
-    return {text: row for row, text in enumerate(texts)}, np.asarray(encoder.encode(texts))
+def encode_sides(model: Encoder, sides: Sequence[Sequence[str]]) -> list[FloatArray]:
+    """Encode every distinct text once, and return the vectors of each side, (N, D)."""
+    row_of = number(sides)
+    vectors_ND = np.asarray(model.encode(list(row_of)))
+    return [vectors_ND[[row_of[text] for text in side]] for side in sides]

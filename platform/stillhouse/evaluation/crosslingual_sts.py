@@ -110,10 +110,6 @@ class CrossLingualSTS:
     the plain means, ``{name}_mono_avg_spearman_cosine_x100`` and ``{name}_cross_avg_…`` (Tables 1 and 2 of
     the paper).
 
-    Args:
-        data: From `resolve_crosslingual_sts`.
-        name: Prefix of the figures' names.
-
     Raises:
         BadInput: If the files have changed since `resolve_crosslingual_sts`, or one is malformed; the message
             names file and line.

@@ -64,14 +64,8 @@ class FiniteEncoder(InRoles):
 class Piecewise:
     """Encodes many texts piece by piece, and shows how many there were so far.
 
-    A piece has always the same number of texts, since a model may round differently in another batch.
-
-    Args:
-        model: Encodes the texts.
-        role: Their role.
-        what: The work, such as ``encoding cacm``.
-        unit: What is counted, such as ``passages``.
-        total: How many there will be; None if that is not known.
+    A piece has always the same number of texts, since a model may round differently in another batch. The
+    work ``what`` is such as ``encoding cacm``, ``unit`` is what is counted, and an unknown ``total`` is None.
     """
 
     def __init__(self, model: Encoder, role: str, what: str, unit: str, total: int | None = None) -> None:

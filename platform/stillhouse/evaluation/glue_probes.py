@@ -38,13 +38,7 @@ _HELD_OUT = 10
 
 @dataclass(frozen=True)
 class GlueSet:
-    """A task's rows to fit on and to measure.
-
-    Attributes:
-        task: One of `corpora.published.glue.TASKS`.
-        fit: Rows to fit on; empty if the measured rows are split into halves.
-        rows: Rows to measure.
-    """
+    """A task's rows to fit on and to measure; with none to fit on, those to measure are split into halves."""
 
     task: str
     fit: list[Row]

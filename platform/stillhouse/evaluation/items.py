@@ -38,13 +38,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Items:
-    """The items of one figure.
-
-    Attributes:
-        parts: One part or more.
-        statistic: The statistic that gives a part's figure.
-        scale: Factor of the figure, such as 100.
-    """
+    """The items of one figure."""
 
     parts: tuple[Part, ...]
     statistic: Statistic = "mean"
@@ -97,7 +91,6 @@ class ItemisedEvaluator(Protocol):
 
     def itemised(self, model: Encoder) -> FiguresAndItems:
         """Measure a model, and also return the items."""
-        ...
 
 
 ItemsOf = Mapping[str, Mapping[str, Items]]
@@ -106,12 +99,7 @@ ItemsOf = Mapping[str, Mapping[str, Items]]
 
 @dataclass(frozen=True)
 class Measured:
-    """Figures, and the items of those that are made of items.
-
-    Attributes:
-        figures: Set to figure to value.
-        items: Set to figure to items; figures that are not made of items are missing.
-    """
+    """Figures by set, and the items of those that are made of items."""
 
     figures: Figures
     items: ItemsOf

@@ -21,11 +21,6 @@ TOLERANCE = 1e-5
 def fit_logistic(x_ND: FloatArray, labels_N: IntArray, c: float) -> "LogisticRegression":
     """Fit a classifier.
 
-    Args:
-        x_ND: Features.
-        labels_N: Class of each row.
-        c: Inverse strength of the penalty.
-
     Raises:
         BadInput: If `c` is not positive, or fewer than two classes occur.
     """

@@ -4,6 +4,7 @@ Ranking metrics are computed per query and averaged by the caller, so that two m
 query.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,11 @@ from stillhouse.core.types import FloatArray, IntArray
 from stillhouse.evaluation.search.exact import Ranking, require_finite
 
 Values = npt.NDArray[np.float64]
+
+
+def number(sides: Iterable[Iterable[str]]) -> dict[str, int]:
+    """Number the distinct texts of some sides: text to its row among the vectors."""
+    return {text: row for row, text in enumerate(dict.fromkeys(text for side in sides for text in side))}
 
 
 def cosines(a_ND: FloatArray, b_ND: FloatArray) -> Values:
@@ -32,8 +38,7 @@ def cosines(a_ND: FloatArray, b_ND: FloatArray) -> Values:
 def spearman(a_N: npt.ArrayLike, b_N: npt.ArrayLike) -> float:
     """Compute Spearman's rank correlation in [-1, 1]; equal values share their mean rank.
 
-    Returns:
-        NaN where one side is constant, because it has no order to agree with.
+    It is NaN where one side is constant, because that has no order to agree with.
     """
     a, b = np.asarray(a_N), np.asarray(b_N)
     assert a.shape == b.shape

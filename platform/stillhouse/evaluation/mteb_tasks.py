@@ -4,6 +4,7 @@ Data and figures are mteb's own. It downloads what is not in the hub's cache, so
 access needs the data in that cache beforehand.
 """
 
+import functools
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,11 +28,7 @@ SEARCHES = ("Retrieval", "Reranking", "InstructionRetrieval", "InstructionRerank
 
 @dataclass(frozen=True)
 class MtebSuite:
-    """The suite ``mteb:TASK``: mteb's main figure of each task, from mteb's own data.
-
-    Attributes:
-        tasks: Names of the tasks.
-    """
+    """The suite ``mteb:TASK``: mteb's main figure of each task, from mteb's own data."""
 
     tasks: tuple[str, ...]
     NEEDS_DATA: ClassVar[bool] = False
@@ -41,10 +38,6 @@ class MtebSuite:
         """Load the data of the tasks; ``root`` is not used."""
         tasks = open_tasks(self.tasks, final=options.final)
         load_tasks(tasks)
-
-        def measure(model: Encoder) -> Figures:
-            return measure_tasks(tasks, model)
-
         known = [(task.metadata.name, task.metadata.revision, tuple(task.eval_splits)) for task in tasks]
         searches = all(task.metadata.type in SEARCHES for task in tasks)
         sets = {
@@ -52,6 +45,7 @@ class MtebSuite:
             for name, revision, splits in known
         }
         opens = opened(options, known)
+        measure = functools.partial(measure_tasks, tasks)
         return Benchmark(measure, sets=sets, opens=opens, across=False, digits=4, searches=searches)
 
 
@@ -105,7 +99,7 @@ def load_tasks(tasks: Sequence[Any]) -> None:
             ) from error
 
 
-def measure_tasks(tasks: Sequence[Any], model: Encoder) -> dict[str, dict[str, float]]:
+def measure_tasks(tasks: Sequence[Any], model: Encoder) -> Figures:
     """Compute mteb's main figure of every task and split.
 
     Nothing is read from or written to mteb's cache of results.
@@ -116,7 +110,7 @@ def measure_tasks(tasks: Sequence[Any], model: Encoder) -> dict[str, dict[str, f
     """
     import mteb
 
-    figures: dict[str, dict[str, float]] = {}
+    figures: Figures = {}
     for task in tasks:
         (result,) = mteb.evaluate(
             _MtebEncoder(model), task, cache=None, show_progress_bar=False, co2_tracker=False

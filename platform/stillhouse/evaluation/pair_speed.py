@@ -11,12 +11,7 @@ from stillhouse.core.types import BatchedModel, ColumnScorer, Encoder, PairReade
 
 @dataclass(frozen=True)
 class TextPairs:
-    """Pairs of texts in the order in which they are read.
-
-    Attributes:
-        first: First text of every pair.
-        second: Second text of every pair.
-    """
+    """Pairs of texts in the order in which they are read."""
 
     first: Sequence[str]
     second: Sequence[str]
@@ -29,15 +24,8 @@ def pair_speed(model: Any, pairs: TextPairs, *, at_once: int) -> dict[str, float
     """Measure one pass over all pairs, in batches, after a batch that is not timed; tokenisation included.
 
     A model that was trained on pairs scores them; of any other, the vectors of both texts are computed. A
-    text that occurs several times in a batch may be read once, as it would be when serving.
-
-    Args:
-        model: An encoder, or a scorer of pairs.
-        pairs: The pairs, at least one.
-        at_once: Pairs per batch: where the model batches by itself, that many texts per forward pass.
-
-    Returns:
-        ``pairs``, ``pairs_per_batch``, ``seconds`` and ``pairs_per_second``.
+    text that occurs several times in a batch may be read once, as it would be when serving. Where the model
+    batches by itself, ``at_once`` is also the number of texts per forward pass.
     """
     require(
         len(pairs) >= 1 and at_once >= 1, "pairs and pairs per batch >= 1", pairs=len(pairs), at_once=at_once

@@ -57,19 +57,8 @@ class Paired:
     resamples: int = 0
 
 
-def share_kept(model: float, other: float) -> float | None:
-    """Compute the share of the other model's figure that the model keeps; None unless both are positive."""
-    return model / other if model > 0 and other > 0 else None
-
-
 def compare_items(model: Items, other: Items, *, resamples: int = 0, seed: int = 0) -> Paired:
-    """Compare one figure of two models.
-
-    Args:
-        model: Items with the model's results.
-        other: The same items with the other model's results.
-        resamples: Number of samples to draw; 0 takes `RESAMPLES`.
-        seed: Seed for resampling.
+    """Compare one figure of two models; ``resamples`` is the number of samples, and 0 takes `RESAMPLES`.
 
     Raises:
         BadInput: If the items differ.
@@ -78,8 +67,9 @@ def compare_items(model: Items, other: Items, *, resamples: int = 0, seed: int =
     if not same or not all(map(_same_items, model.parts, other.parts)):
         raise BadInput("two models can only be compared on the same items, but theirs differ.")
     own, others = model.figure(), other.figure()
+    share = own / others if own > 0 and others > 0 else None
     count = resamples or RESAMPLES[model.statistic]
-    found = Paired(own, others, own - others, share_kept(own, others), items=model.count, resamples=count)
+    found = Paired(own, others, own - others, share, items=model.count, resamples=count)
     few = min(len(part.values_N) for part in model.parts) < 2
     if few or not np.isfinite(found.difference):
         return found
@@ -96,7 +86,7 @@ def compare_items(model: Items, other: Items, *, resamples: int = 0, seed: int =
     low, high = np.nanpercentile(drawn, [2.5, 97.5])
     as_large = int((np.abs(chance) >= abs(found.difference) - _SAME * model.scale).sum())
     p = as_large / len(chance) if exact else (as_large + 1) / (count + 1)
-    return Paired(**{**vars(found), "low": float(low), "high": float(high), "p": float(p)})
+    return replace(found, low=float(low), high=float(high), p=float(p))
 
 
 def compare_figures(
@@ -109,12 +99,7 @@ def compare_figures(
 ) -> dict[str, dict[str, Paired]]:
     """Compare all figures that both models have, set by set; those without items get no interval and no p.
 
-    Args:
-        model: Set to figure to value, for the model.
-        other: Set to figure to value, for the other model.
-        items: The items of the model and of the other model, for figures that have items.
-        resamples: Number of samples to draw; 0 takes `RESAMPLES`.
-        seed: Seed for resampling.
+    ``items`` are those of the model and of the other model; for ``resamples`` see `compare_items`.
     """
     found: dict[str, dict[str, Paired]] = {}
     for name, figures in model.items():

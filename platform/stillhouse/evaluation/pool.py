@@ -66,10 +66,6 @@ class Pool(Made):
 def build_pool(workspace: Workspace, pool: Pool) -> Collection:
     """Return the sampled collection; build it first if needed, and report what it holds.
 
-    Args:
-        workspace: Holds the collection and both stores.
-        pool: The pool to build.
-
     Raises:
         BadInput: If the collection or a store is not finished.
     """
@@ -98,13 +94,8 @@ def calibrate(
 ) -> dict[str, dict[str, float]]:
     """Measure a model on the whole collection and on the pool.
 
-    Args:
-        workspace: Holds the pool. The result is stored there, and a model of the same name is measured once.
-        pool: The pool.
-        model: Any encoder; the teacher's figures deviate least, since its nearest passages are in the pool.
-        name: All that determines the model's vectors.
-        search: Ranks the passages; None searches in this process.
-        prefix: Prefix of the figures' names.
+    The result is stored with the pool under ``name``, which says all that determines the model's vectors: a
+    model is measured once. The teacher's figures deviate least, since its nearest passages are in the pool.
 
     Returns:
         Figure to ``full``, ``pool`` and ``ratio`` (full / pool), which is 0 if the pool's figure is 0.

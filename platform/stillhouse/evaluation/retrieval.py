@@ -43,11 +43,10 @@ _SPARE = 8
 
 
 class Search(Protocol):
-    """Ranks passages for an evaluator: a `SearchPool` or `LocalSearch`."""
+    """Ranks passages for an evaluator, which searches in its own process if it is given None instead."""
 
     def search(self, passages_ND: Passages, queries_QD: FloatArray, k: int) -> Ranking:
         """Find the top k passages of every query."""
-        ...
 
 
 class LocalSearch:
@@ -180,15 +179,7 @@ class DocSearch:
 
 
 class StoredPassages:
-    """A teacher's vectors of a collection's passages, read from a store.
-
-    Args:
-        workspace: Holds the collection and the store.
-        collection: The passages.
-        store: The teacher's vectors of these passages, or of a table of which they are a sample.
-
-    Attributes:
-        dim: E.
+    """A teacher's vectors of a collection's passages, from a store of these, or of a table that they are in.
 
     Raises:
         BadInput: The store is not finished, or lacks a passage.
@@ -255,11 +246,7 @@ def unit(vectors_ND: FloatArray) -> FloatArray:
 class SearchPool:
     """Actors that search shards of passages, with a fallback to this process. Passed to trials by value.
 
-    Args:
-        actors: Handles of the actors.
-        threads: Threads of each actor and of the fallback.
-        index: See `LocalSearch`.
-        deadline: Seconds to wait for an answer.
+    ``threads`` are those of each actor and of the fallback, and ``deadline`` is in seconds.
     """
 
     def __init__(self, actors: Sequence[Any], threads: int, index: str = AUTO, deadline: float = 60) -> None:
@@ -275,23 +262,9 @@ class SearchPool:
                 return self._spread(passages_ND, queries_QD, k)
             except ray.exceptions.RayError as error:
                 self.broken = True
-                log.warning("the search actors do not respond; searching in this process: %s", _short(error))
+                reason = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+                log.warning("the search actors do not respond; searching in this process: %s", reason)
         return LocalSearch(self.threads, self.index).search(passages_ND, queries_QD, k)
-
-    def wait(self, seconds: float) -> bool:
-        """Return whether every actor responds within that time."""
-        import ray
-
-        pings = [actor.ping.remote() for actor in self.actors]
-        return len(ray.wait(pings, num_returns=len(pings), timeout=seconds)[0]) == len(pings)
-
-    def stop(self) -> None:
-        """End the actors."""
-        import ray
-
-        for actor in self.actors:
-            ray.kill(actor)
-        self.broken = True
 
     def _spread(self, passages_ND: Passages, queries_QD: FloatArray, k: int) -> Ranking:
         import ray
@@ -307,7 +280,7 @@ class SearchPool:
 
 
 def start_search_pool(actors: int, threads: int, *, index: str = AUTO) -> SearchPool:
-    """Start search actors that reserve no CPU. They end with the driver or with `SearchPool.stop`.
+    """Start search actors that reserve no CPU. They end with the driver.
 
     Args:
         actors: Number of actors.
@@ -329,15 +302,7 @@ class _Searcher:
     def __init__(self, threads: int, index: str) -> None:
         self.threads, self.index = threads, index
 
-    def ping(self) -> None:
-        """Respond."""
-
     def search(self, queries_QD: FloatArray, passages_ND: FloatArray, k: int, first_id: int) -> Ranking:
         """Find the top k of a shard."""
         scores, ids = LocalSearch(self.threads, self.index).search(passages_ND, queries_QD, k)
         return scores, np.where(ids < 0, ids, ids + first_id)
-
-
-def _short(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"

@@ -19,16 +19,15 @@ import numpy.typing as npt
 from stillhouse.core.errors import require
 from stillhouse.core.types import Encoder, FloatArray, IntArray
 from stillhouse.corpora.published.sentence_tasks import LabelledTexts
-from stillhouse.evaluation.classification import class_items
+from stillhouse.evaluation.classification import class_items, encode_sides
 from stillhouse.evaluation.items import Items, Part
 from stillhouse.evaluation.logistic import fit_logistic, path_accuracy, predict_logistic
+from stillhouse.evaluation.metrics import Values
 
 FOLDS, FAST_FOLDS = 10, 5
 SEED = 1111
 SPLIT_C = tuple(2.0**t for t in range(-2, 4))
 FOLDED_C = tuple(2.0**t for t in range(-1, 6))
-
-Values = npt.NDArray[np.float64]
 
 
 def measure_task(
@@ -61,11 +60,7 @@ def measure_task(
 
 def features(data: LabelledTexts, model: Encoder) -> FloatArray:
     """Encode texts; pairs become the absolute difference and the product of their vectors, side by side."""
-    row_of = {
-        text: row for row, text in enumerate(dict.fromkeys(text for side in data.sides for text in side))
-    }
-    vectors_ND = np.asarray(model.encode(list(row_of)), np.float64)
-    sides = [vectors_ND[[row_of[text] for text in side]] for side in data.sides]
+    sides = [np.asarray(each, np.float64) for each in encode_sides(model, data.sides)]
     if len(sides) == 1:
         return sides[0]
     return np.concatenate([np.abs(sides[0] - sides[1]), sides[0] * sides[1]], axis=1)

@@ -38,18 +38,7 @@ TEXTS = (
 def cost(
     encoder: Encoder, module: nn.Module, texts: Sequence[str] = TEXTS * 8, *, runs: int = 5, calls: int = 50
 ) -> dict[str, float]:
-    """Measure a model on this machine, in its own runtime and with that runtime's number of threads.
-
-    Args:
-        encoder: The model to time, tokenisation included.
-        module: The same model as a module, whose weights are counted.
-        texts: Texts to encode.
-        runs: Timed runs for the throughput.
-        calls: Timed calls for the latency.
-
-    Returns:
-        `sizes`, and what `speed` returns.
-    """
+    """Measure the `sizes` of a module, and the `speed` of the same model in its own runtime."""
     return {**sizes(module), **speed(encoder, texts, runs=runs, calls=calls)}
 
 
@@ -58,7 +47,8 @@ def speed(
 ) -> dict[str, float]:
     """Measure ``sentences_per_second``, ``latency_ms_p50``, ``latency_ms_max`` and ``threads``.
 
-    Arguments are those of `cost`.
+    The model is timed on this machine with its runtime's number of threads, tokenisation included: ``runs``
+    times for the throughput, ``calls`` times for the latency.
     """
     latency = latency_ms(encoder, texts, calls=calls)
     return {
@@ -84,11 +74,8 @@ def int8_megabytes(module: nn.Module) -> float:
 def onnx_megabytes(module: Any) -> dict[str, float]:
     """Measure ``megabytes_onnx`` and ``megabytes_onnx_int8``, 10^6 bytes of the exported graph's files.
 
-    The second is the first after onnxruntime's dynamic quantisation of the weights. The files are written to
-    a temporary folder. Needs the extra ``onnx``.
-
-    Args:
-        module: A student, or a sentence-transformers model.
+    The module is a student or a sentence-transformers model. The second size is that after onnxruntime has
+    quantised the weights. The files are written to a temporary folder. Needs the extra ``onnx``.
 
     Raises:
         BadInput: If the graph cannot be exported.
@@ -117,11 +104,7 @@ def measure_speed(
 ) -> dict[str, float]:
     """Measure sentences per second at one text per call and at the best batch size, and the latency.
 
-    Args:
-        encoder: The model to time on its current device, tokenisation included.
-        texts: Texts to encode.
-        runs: Timed runs for the throughput.
-        calls: Timed calls for the latency of one text.
+    Arguments are those of `speed`.
     """
     by_batch = speeds(encoder, texts, runs=runs, chunks=BATCHES)
     best = max(by_batch, key=lambda batch: by_batch[batch])

@@ -17,7 +17,7 @@ import numpy as np
 from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.core.types import Encoder, FloatArray
 from stillhouse.evaluation.items import FiguresAndItems, Items, Part, average
-from stillhouse.evaluation.metrics import Values, cosines
+from stillhouse.evaluation.metrics import Values, cosines, number
 
 PARTS = {
     "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
@@ -94,10 +94,6 @@ class STS:
     Figures: ``{name}_{set}_spearman_cosine`` (all); for sets with several parts also
     ``…_spearman_cosine_mean`` and ``…_wmean``; for several sets ``{name}_avg_spearman_cosine``, their mean.
 
-    Args:
-        data: From `resolve_sts`.
-        name: Prefix of the figures' names.
-
     Raises:
         BadInput: If the files have changed since `resolve_sts`, or one is malformed; the message names file
             and line.
@@ -148,9 +144,7 @@ class STS:
 def correlations(parts: Sequence[tuple[Values, Values]], scale: float = 1.0) -> dict[str, Items]:
     """Make the items of ``all``, Spearman over all pairs; for several parts also ``mean`` and ``wmean``.
 
-    Args:
-        parts: Cosines and gold scores of each part.
-        scale: Factor of the correlations.
+    A part is the cosines and gold scores of its pairs.
     """
     first, second = (np.concatenate(side) for side in zip(*parts, strict=True))
     found = {"all": Items((Part(first, second),), "spearman", scale)}
@@ -162,9 +156,8 @@ def correlations(parts: Sequence[tuple[Values, Values]], scale: float = 1.0) -> 
 
 
 def text_rows(sets: Iterable[Pairs]) -> dict[str, int]:
-    """Number the distinct texts of pairs: text to its row among the vectors."""
-    texts = (text for pairs in sets for first, second, _ in pairs for text in (first, second))
-    return {text: row for row, text in enumerate(dict.fromkeys(texts))}
+    """Number the distinct texts of pairs."""
+    return number((first, second) for pairs in sets for first, second, _ in pairs)
 
 
 def score_pairs(pairs: Pairs, row_of: Mapping[str, int], vectors: FloatArray) -> tuple[Values, Values]:

@@ -2,7 +2,7 @@
 
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from stillhouse.core.artifacts import Workspace
@@ -16,7 +16,7 @@ from stillhouse.core.types import (
     ScorerEvaluator,
     SplitEvaluator,
 )
-from stillhouse.evaluation.items import FiguresAndItems, ItemisedEvaluator, Items
+from stillhouse.evaluation.items import ItemisedEvaluator, Items
 from stillhouse.evaluation.retrieval import DocSearch, Search
 from stillhouse.values.stage import DevSuite, TestSuite
 
@@ -32,19 +32,13 @@ def run_suite(
     suite: DevSuite | TestSuite, encoder: Encoder, workspace: Workspace, search: Search | None = None
 ) -> dict[str, float]:
     """Measure an encoder and return the figures; see `measure_suite`."""
-    return _run(suite, encoder, workspace, search, lambda evaluator: (evaluator(encoder), {}))[0]
+    return measure_suite(suite, encoder, workspace, search)[0]
 
 
 def measure_suite(
     suite: DevSuite | TestSuite, encoder: Encoder, workspace: Workspace, search: Search | None = None
 ) -> tuple[dict[str, float], dict[str, Items]]:
     """Measure an encoder and return the figures with their items.
-
-    Args:
-        suite: The evaluators.
-        encoder: The model to measure.
-        workspace: Holds the collections and stores.
-        search: A `SearchPool`; None searches in this process.
 
     Returns:
         The figures of all evaluators, and the items of those that have them. In a test suite, evaluators of
@@ -54,15 +48,35 @@ def measure_suite(
         BadInput: If two evaluators return a figure of the same name, a dev suite holds a test set, or a dev
             suite does not return the figure that it selects by.
     """
-
-    def measure(evaluator: Evaluator) -> FiguresAndItems:
-        return (
-            evaluator.itemised(encoder)
-            if isinstance(evaluator, ItemisedEvaluator)
-            else (evaluator(encoder), {})
+    figures: dict[str, float] = {}
+    items: dict[str, Items] = {}
+    for each in suite.evaluators:
+        evaluator = _evaluator(each, workspace, search)
+        scores = isinstance(evaluator, ScorerEvaluator)
+        if isinstance(suite, TestSuite) and scores and not isinstance(encoder, Scorer):
+            continue
+        if isinstance(suite, DevSuite) and isinstance(evaluator, SplitEvaluator) and evaluator.split != "dev":
+            raise BadInput(
+                f"a dev suite may only hold dev sets, but {each} is of the split {evaluator.split}."
+            )
+        if isinstance(evaluator, ItemisedEvaluator):
+            own_figures, own_items = evaluator.itemised(encoder)
+        else:
+            own_figures, own_items = evaluator(encoder), {}
+        repeated = sorted(set(own_figures) & set(figures))
+        if repeated:
+            raise BadInput(
+                f"every figure of a suite needs a name of its own, but {', '.join(repeated)} comes from two "
+                "evaluators. Give one of them another `name`."
+            )
+        figures |= own_figures
+        items |= own_items
+    if isinstance(suite, DevSuite) and suite.select not in figures:
+        raise BadInput(
+            f"a suite must return the figure that it selects by, but `{suite.select}` is not among its "
+            f"{len(figures)} figures. {nearest(suite.select, list(figures))}"
         )
-
-    return _run(suite, encoder, workspace, search, measure)
+    return figures, items
 
 
 def run_asymmetric(
@@ -71,12 +85,6 @@ def run_asymmetric(
     """Measure an encoder's queries among the teacher's documents, where a suite searches them.
 
     Nothing but queries is encoded. The teacher's own figures of asymmetric search are those of its search.
-
-    Args:
-        suite: The evaluators; those without a teacher's documents are left out.
-        encoder: Encodes the queries.
-        workspace: Holds the collections and stores.
-        search: A `SearchPool`; None searches in this process.
     """
     figures: dict[str, float] = {}
     for each in suite.evaluators:
@@ -86,49 +94,10 @@ def run_asymmetric(
     return figures
 
 
-def _run(
-    suite: DevSuite | TestSuite,
-    encoder: Encoder,
-    workspace: Workspace,
-    search: Search | None,
-    measure: Callable[[Evaluator], FiguresAndItems],
-) -> FiguresAndItems:
-    figures: dict[str, float] = {}
-    items: dict[str, Items] = {}
-    for each in suite.evaluators:
-        evaluator = _evaluator(each, workspace, search)
-        if isinstance(suite, TestSuite) and _lacks_scores(encoder, evaluator):
-            continue
-        if isinstance(suite, DevSuite) and isinstance(evaluator, SplitEvaluator) and evaluator.split != "dev":
-            raise BadInput(
-                f"a dev suite may only hold dev sets, but {each} is of the split {evaluator.split}."
-            )
-        own_figures, own_items = measure(evaluator)
-        repeated = sorted(set(own_figures) & set(figures))
-        if repeated:
-            raise BadInput(
-                f"every figure of a suite needs a name of its own, but {', '.join(repeated)} comes from two "
-                "evaluators. Give one of them another `name`."
-            )
-        figures.update(own_figures)
-        items.update(own_items)
-    if isinstance(suite, DevSuite) and suite.select not in figures:
-        raise BadInput(
-            f"a suite must return the figure that it selects by, but `{suite.select}` is not among its "
-            f"{len(figures)} figures. {nearest(suite.select, list(figures))}"
-        )
-    return figures, items
-
-
 def figure_facts(
     suite: DevSuite | TestSuite, workspace: Workspace, search: Search | None = None
 ) -> dict[str, dict[str, Any]]:
     """Say what the figures of a suite are computed from.
-
-    Args:
-        suite: The evaluators.
-        workspace: Holds the collections and stores.
-        search: As in `run_suite`.
 
     Returns:
         The start of the figures' names to ``what`` (the evaluator's first line of documentation), ``split``,
@@ -151,10 +120,6 @@ def fact_of(figure: str, facts: Mapping[str, Mapping[str, Any]]) -> Mapping[str,
     """Find what `figure_facts` says of a figure, by the longest start of its name; empty if nothing."""
     starts = [start for start in facts if figure.startswith(start)]
     return facts[max(starts, key=len)] if starts else {}
-
-
-def _lacks_scores(encoder: Encoder, evaluator: Evaluator) -> bool:
-    return isinstance(evaluator, ScorerEvaluator) and not isinstance(encoder, Scorer)
 
 
 def _evaluator(evaluator: Spec[Any], workspace: Workspace, search: Search | None) -> Evaluator:

@@ -22,11 +22,9 @@ _TABLES = {"claim": "claims", "documents": "documents"}
 
 @dataclass(frozen=True)
 class TrainedClaims:
-    """The claims that a model was trained on, and the split that they are the training part of.
+    """The claims that a model was trained on, as `dedup_key` gives them.
 
-    Attributes:
-        split_by: What the split keeps together: ``claim`` or ``page``.
-        keys: Their texts as `dedup_key` gives them.
+    The split that they are the training part of kept each ``claim`` or each ``page`` together.
     """
 
     split_by: str
@@ -34,11 +32,6 @@ class TrainedClaims:
 
     def refuse_overlap(self, model: str, split: str, texts: Sequence[str]) -> None:
         """Refuse to measure a model on claims that it was trained on.
-
-        Args:
-            model: Name of the model.
-            split: Name of the split that is measured.
-            texts: The claims that are measured.
 
         Raises:
             BadInput: At least one of them was trained on.
@@ -54,13 +47,7 @@ class TrainedClaims:
 
 
 def trained_claims(folder: Path) -> TrainedClaims | None:
-    """Find the claims that a stage, or a teacher or an earlier stage of it, was trained on.
-
-    Args:
-        folder: The folder of a stage, in its workspace.
-
-    Returns:
-        Its training claims and their split; None for a model that was not trained on claims.
+    """Find the claims that a stage, or a teacher or an earlier stage of it, was trained on; None if on none.
 
     Raises:
         BadInput: The stage was trained on claims that its workspace no longer holds.
@@ -86,12 +73,6 @@ def refuse_trained_claims(
     stages: Mapping[str, Path], suite: DevSuite | TestSuite, split: str, workspace: Workspace
 ) -> None:
     """Refuse to measure stages on claims that they were trained on.
-
-    Args:
-        stages: Folders of the stages by the names of the models.
-        suite: What measures them.
-        split: Name of the split, for messages.
-        workspace: Holds the claims of the suite.
 
     Raises:
         BadInput: See `TrainedClaims.refuse_overlap`.

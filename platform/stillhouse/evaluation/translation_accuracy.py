@@ -1,5 +1,6 @@
 """Translation accuracy: is the nearest of all translations of a sentence its own?"""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -7,9 +8,10 @@ import numpy.typing as npt
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import require
-from stillhouse.core.types import Encoder, FloatArray
+from stillhouse.core.types import Encoder, IntArray
 from stillhouse.corpora.reading.translations import language_spans
 from stillhouse.corpora.tables import open_rows, open_texts
+from stillhouse.evaluation.metrics import number
 from stillhouse.evaluation.retrieval import LocalSearch, Search, unit
 from stillhouse.values.data import Examples
 
@@ -59,12 +61,7 @@ class Translations:
         """Encode every text of a language once and search for the translations."""
         found = {}
         for language, sides in self.pairs.items():
-            texts = list(dict.fromkeys(text for side in sides for text in side))
-            row_of = {text: row for row, text in enumerate(texts)}
-            source_N, target_N = (np.array([row_of[text] for text in side]) for side in sides)
-            vectors = unit(model.encode(texts))
-            forth = float(np.mean(hits(vectors, source_N, target_N, self.search)))
-            back = float(np.mean(hits(vectors, target_N, source_N, self.search)))
+            forth, back = (float(np.mean(each)) for each in hits(sides, model, self.search))
             found[language] = {"src2trg": forth, "trg2src": back, "mean": (forth + back) / 2}
         mean = float(np.mean([each["mean"] for each in found.values()]))
         return {f"{self.name}_mean_accuracy": mean} | {
@@ -75,16 +72,19 @@ class Translations:
 
 
 def hits(
-    vectors_ND: FloatArray, from_N: npt.NDArray[np.int64], to_N: npt.NDArray[np.int64], search: Search
-) -> npt.NDArray[np.bool_]:
-    """Return for each row whether its nearest sentence on the other side is its own translation.
+    sides: Sequence[Sequence[str]], model: Encoder, search: Search
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Return for each row whether the nearest sentence is its own translation, from the first side and back.
 
-    Args:
-        vectors_ND: Unit vectors of the distinct texts.
-        from_N: The text of each row in the language of the queries, as an index into ``vectors_ND``.
-        to_N: The text of each row in the other language.
-        search: Finds the nearest sentences.
+    Every distinct text is encoded once.
     """
-    _, nearest_N1 = search.search(vectors_ND[to_N], vectors_ND[from_N], 1)
-    # Equal indices are equal texts, because they point to distinct texts.
-    return np.asarray(to_N[nearest_N1[:, 0]] == to_N)
+    row_of = number(sides)
+    first_N, second_N = (np.array([row_of[text] for text in side]) for side in sides)
+    vectors_ND = unit(model.encode(list(row_of)))
+
+    def found(from_N: IntArray, to_N: IntArray) -> npt.NDArray[np.bool_]:
+        _, nearest_N1 = search.search(vectors_ND[to_N], vectors_ND[from_N], 1)
+        # Equal indices are equal texts, because they point to distinct texts.
+        return np.asarray(to_N[nearest_N1[:, 0]] == to_N)
+
+    return found(first_N, second_N), found(second_N, first_N)

@@ -31,16 +31,23 @@ class RankedRun(Run):
     """The run of a ranking of rows. The ids of a query's passages are looked up when they are asked for.
 
     Args:
-        rows: Query id to its line of the ranking.
-        ranking: Scores and rows, best first; places without a passage have the row -1.
+        collection: Its queries, in their order, are those of the ranking.
+        ranking: Scores and rows, best first, one place deeper than ``depth``; places without a passage have
+            the row -1.
         ids_of: Maps rows to ids.
-        depth: Passages per query.
+        depth: Passages per query, after the passage that is the query itself is dropped.
     """
 
     def __init__(
-        self, rows: Mapping[str, int], ranking: Ranking, ids_of: Callable[[IntArray], list[str]], depth: int
+        self,
+        collection: JudgedCollection,
+        ranking: Ranking,
+        ids_of: Callable[[IntArray], list[str]],
+        depth: int,
     ) -> None:
-        self._rows, self._ranking, self._ids_of, self._depth = rows, ranking, ids_of, depth
+        own_Q = np.array([collection.own.get(query, -1) for query in collection.queries])
+        self._rows = {query: row for row, query in enumerate(collection.queries)}
+        self._ranking, self._ids_of, self._depth = without(ranking, own_Q), ids_of, depth
 
     def __getitem__(self, query: str) -> list[tuple[str, float]]:
         """The passages of a query with their scores, in trec_eval's order."""
@@ -58,29 +65,13 @@ class RankedRun(Run):
         return len(self._rows)
 
 
-def as_run(
-    collection: JudgedCollection, ranking: Ranking, ids_of: Callable[[IntArray], list[str]], depth: int
-) -> Run:
-    """Convert a ranking of rows to a run of ids.
-
-    Args:
-        collection: Its queries, in their order, are those of the ranking.
-        ranking: One place deeper than ``depth``; places without a passage have the row -1.
-        ids_of: Maps rows to ids.
-        depth: Passages per query, after the passage that is the query itself is dropped.
-    """
-    own_Q = np.array([collection.own.get(query, -1) for query in collection.queries])
-    rows = {query: row for row, query in enumerate(collection.queries)}
-    return RankedRun(rows, without(ranking, own_Q), ids_of, depth)
-
-
 def run_figures(run: Run, qrels: Mapping[str, Mapping[str, int]]) -> dict[str, float]:
-    """Compute ``ndcg@10``, ``mrr@10``, ``map`` and ``recall@{1,10,100,1000}``, means over judged queries."""
+    """Compute the figures of `query_figures`, means over judged queries."""
     return {name: float(values.mean()) for name, values in query_figures(run, qrels).items()}
 
 
 def query_figures(run: Run, qrels: Mapping[str, Mapping[str, int]]) -> dict[str, Values]:
-    """Compute the figures of `run_figures` query by query.
+    """Compute ``ndcg@10``, ``mrr@10``, ``map`` and ``recall@{1,10,100,1000}`` of every query.
 
     Args:
         run: The rankings; a query that is missing counts as having found nothing.

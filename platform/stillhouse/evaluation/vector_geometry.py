@@ -74,15 +74,12 @@ def uniformity(vectors_ND: FloatArray) -> float:
 
 
 def collapse(vectors_ND: FloatArray, *, few_directions: bool = False) -> str | None:
-    """Explain why vectors of different texts are useless; None if they are not.
+    """Explain in a sentence why vectors of different texts are useless; None if they are not.
 
     Args:
         vectors_ND: Vectors of at least two different texts; the rank is only judged with at least 16 rows and
             15 dimensions.
         few_directions: Do not judge the rank, because separating C classes takes only C − 1 directions.
-
-    Returns:
-        A sentence for the user.
     """
     vectors = np.asarray(vectors_ND)
     bad = int((~np.isfinite(vectors).all(axis=1)).sum())

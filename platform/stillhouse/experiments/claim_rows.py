@@ -19,7 +19,7 @@ from stillhouse.corpora.reading.sources import list_files
 from stillhouse.corpora.tables import open_texts, write_rows, write_texts
 from stillhouse.corpora.tfidf import TfIdf
 from stillhouse.evaluation.candidate_metrics import candidate_figures, judge_candidates
-from stillhouse.evaluation.claim_ranking import DEPTHS, ClaimRanking
+from stillhouse.evaluation.claim_ranking import ClaimRanking
 from stillhouse.evaluation.trained_claims import TRAINING_ROWS
 from stillhouse.experiments.data_kind import Measure, Reader
 from stillhouse.experiments.kinds.claims import Claims
@@ -181,7 +181,7 @@ def write_claims(
         if name not in (TRAIN, ALL):
             values["gold_count"] = picked.gold_counts_Q
             judged = judge_candidates(cosines_QK[rows, :c], picked.labels_QC, picked.gold_counts_Q)
-            facts |= candidate_figures(judged, f"tfidf_{name}", depths=[k for k in DEPTHS if k <= c])
+            facts |= candidate_figures(judged, f"tfidf_{name}")
         ids = {"claim": rows, "documents": picked.ids_QC}
         notes = {"split_by": choice.split_by}
         label = TRAINING_ROWS if name == ALL else f"claims-{name}"

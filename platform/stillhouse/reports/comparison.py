@@ -68,11 +68,6 @@ class Comparison:
 def compare(comparison: Comparison, root: Path, uri: str) -> dict[str, Any]:
     """Read the runs, write tables and figures, and log them to MLflow.
 
-    Args:
-        comparison: The runs and formats.
-        root: The workspace.
-        uri: Where MLflow keeps its runs.
-
     Returns:
         ``folder``, ``files``, ``lines``, ``quality``, the ``table`` for a terminal, and the ``page`` of
         MLflow with several sweeps side by side.
@@ -115,11 +110,6 @@ def compare(comparison: Comparison, root: Path, uri: str) -> dict[str, Any]:
 
 def compared(runs: Sequence[str], experiment: str, uri: str) -> Rows:
     """Read the runs as a table, and write nothing.
-
-    Args:
-        runs: Ids, names of runs or names of sweeps.
-        experiment: Name of an MLflow experiment, instead of runs.
-        uri: Where MLflow keeps its runs.
 
     Raises:
         BadInput: There are no such runs.

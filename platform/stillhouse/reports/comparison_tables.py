@@ -82,9 +82,7 @@ def as_markdown(rows: Sequence[Entry], title: str) -> str:
 def as_lines(rows: Sequence[Entry], quality: str) -> list[str]:
     """Lay out what selects on each split and the costs for a terminal, the best on dev on top.
 
-    Args:
-        rows: All rows.
-        quality: The figure that selects, without its split.
+    ``quality`` is the figure that selects, without its split.
     """
     _, figures = columns(rows)
     selects = [name for split in SPLITS if (name := f"{split}/{quality}") in figures]

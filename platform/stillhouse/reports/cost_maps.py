@@ -28,15 +28,7 @@ _GREY = "#888888"
 
 @dataclass(frozen=True)
 class Point:
-    """One row of the table in a figure.
-
-    Attributes:
-        x: Horizontal value.
-        y: Vertical value.
-        kind: As `Entry.kind`.
-        method: Its method; empty where it has none.
-        lines: Text shown while the pointer is over it, line by line.
-    """
+    """One row of the table in a figure; its lines are shown while the pointer is over it."""
 
     x: float
     y: float
@@ -47,15 +39,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Map:
-    """One figure: a panel for each split that has points.
+    """One figure: a panel of points for each split that has some; ``up`` says what y is, without the split.
 
-    Attributes:
-        name: Its anchor in the page.
-        title: Heading above it.
-        across: What x is, with its unit.
-        up: What y is; the split is added to it.
-        panels: Split to points.
-        joined: Whether the best points of each method are joined by a line.
+    If ``joined``, the best points of each method are joined by a line.
     """
 
     name: str
@@ -67,14 +53,9 @@ class Map:
 
 
 def selecting(rows: Sequence[Entry], quality: str = "") -> str:
-    """Choose the figure that stands for quality.
+    """Choose the figure that stands for quality, without its split; empty where no row has one of a split.
 
-    Args:
-        rows: The table.
-        quality: The user's choice; empty takes what the sweeps selected by, else the commonest dev figure.
-
-    Returns:
-        Its name without the split; empty where no row has a figure of a split.
+    It is the user's choice, else what the sweeps selected by, else the commonest figure.
     """
     selected = [row.parameters["selected_by"] for row in rows if "selected_by" in row.parameters]
     known = [name.split("/", 1)[1] for row in rows for name in row.figures if name.startswith(SPLITS)]
@@ -86,15 +67,13 @@ def selecting(rows: Sequence[Entry], quality: str = "") -> str:
 
 
 def maps(rows: Sequence[Entry], quality: str) -> list[Map]:
-    """Return the figures that these rows can fill; only rows that ran to their end are in them.
-
-    Args:
-        rows: The table.
-        quality: A figure without its split.
-    """
+    """Return the figures that these rows can fill; only rows that ran to their end are in them."""
     whole = [row for row in rows if row.whole]
     name = label(f"/{quality}")
-    size, latency = _against(whole, quality, "megabytes"), _against(whole, quality, "latency_ms_p50")
+    size, latency = (
+        _against([(row, row.figures[cost]) for row in whole if cost in row.figures], quality)
+        for cost in ("megabytes", "latency_ms_p50")
+    )
     found = [
         Map("quality-size", "Quality against size", "size, MB", name, size),
         Map("quality-latency", "Quality against latency", "latency per text, median, ms", name, latency),
@@ -112,18 +91,13 @@ def maps(rows: Sequence[Entry], quality: str) -> list[Map]:
     return [each for each in found if each.panels]
 
 
-def draw_map(drawn: Map) -> Figure:
-    """Draw a map: colours are kinds of models, shapes are methods."""
-    return Figure(drawn.name, drawn.title, _plot(drawn))
-
-
-def _against(rows: Sequence[Entry], quality: str, cost: str) -> dict[str, tuple[Point, ...]]:
+def _against(rows: Sequence[tuple[Entry, float]], quality: str) -> dict[str, tuple[Point, ...]]:
     return _panels(
         {
             split: [
-                _point(row, row.figures[cost], row.figures[f"{split}/{quality}"])
-                for row in rows
-                if cost in row.figures and f"{split}/{quality}" in row.figures
+                _point(row, x, row.figures[f"{split}/{quality}"])
+                for row, x in rows
+                if f"{split}/{quality}" in row.figures
             ]
             for split in SPLITS
         }
@@ -147,16 +121,7 @@ def _amounts(rows: Sequence[Entry], quality: str, amount: str) -> dict[str, tupl
     trained = [row for row in rows if row.trained and row.parameters.get(amount, "").isdigit()]
     if len({row.parameters[amount] for row in trained}) < 2:
         return {}
-    return _panels(
-        {
-            split: [
-                _point(row, float(row.parameters[amount]), row.figures[f"{split}/{quality}"])
-                for row in trained
-                if f"{split}/{quality}" in row.figures
-            ]
-            for split in SPLITS
-        }
-    )
+    return _against([(row, float(row.parameters[amount])) for row in trained], quality)
 
 
 def _panels(panels: dict[str, list[Point]]) -> dict[str, tuple[Point, ...]]:
@@ -171,8 +136,8 @@ def _point(row: Entry, x: float, y: float) -> Point:
     return Point(x, y, row.kind, method, (row.name, *chosen, *figures))
 
 
-def _plot(drawn: Map) -> Any:
-    """The map by plotly."""
+def draw_map(drawn: Map) -> Figure:
+    """Draw a map: colours are kinds of models, shapes are methods."""
     from plotly.subplots import make_subplots
 
     figure = make_subplots(cols=len(drawn.panels), horizontal_spacing=0.1)
@@ -199,7 +164,8 @@ def _plot(drawn: Map) -> Any:
         for method in methods:
             marker = {"size": 11, "color": _GREY, "symbol": [shapes[method]]}
             figure.add_scatter(x=[None], y=[None], mode="markers", name=method, marker=marker)
-    return figure.update_layout(template="plotly_white", height=440, margin={"t": 20})
+    figure.update_layout(template="plotly_white", height=440, margin={"t": 20})
+    return Figure(drawn.name, drawn.title, figure)
 
 
 def _add_points(figure: Any, points: Sequence[Point], shapes: Mapping[str, str], column: int) -> None:

@@ -71,7 +71,8 @@ def entries(runs: Sequence[Run]) -> list[Entry]:
         elif run.level == "trial" and run.parent not in by_id:
             rows.append(_trial(run, None))
         elif run.level == "other":
-            rows.append(_other(run))
+            figures = {**run.figures, "seconds": run.seconds or 0.0}
+            rows.append(Entry(run.name, "run", "", run.state, dict(run.parameters), figures))
     named = [replace(e, name=f"{e.sweep}: {e.name}") if several and e.sweep else e for e in rows]
     return over_seeds(named)
 
@@ -134,11 +135,6 @@ def _tested(sweep: Run, *, tried: bool) -> list[Entry]:
             name = sweep.parameters.get(_BASELINE, name) if model == _BASELINE else name
             rows.append(Entry(name, kind, sweep.sweep, "tested", dict(sweep.parameters), figures))
     return rows
-
-
-def _other(run: Run) -> Entry:
-    figures = {**run.figures, "seconds": run.seconds or 0.0}
-    return Entry(run.name, "run", "", run.state, dict(run.parameters), figures)
 
 
 def _part(figures: Mapping[str, float], prefix: str) -> dict[str, float]:

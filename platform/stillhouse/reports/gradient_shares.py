@@ -15,15 +15,7 @@ Shares = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class TermShare:
-    """The share of one term over the trials.
-
-    Attributes:
-        stage: Label of the stage.
-        term: Name of the term.
-        low: Smallest share.
-        high: Largest share.
-        trials: Number of trials that measured it.
-    """
+    """The smallest and the largest share of one term of a stage over the trials that measured it."""
 
     stage: str
     term: str
@@ -78,12 +70,8 @@ def inert(
 ) -> list[Inert]:
     """List the searched hyper-parameters that act only through terms below `NEGLIGIBLE`.
 
-    One that acts in several stages is listed only if its terms were measured in each of them.
-
-    Args:
-        effects: See `search.effects.effects`.
-        trials: The shares of each trial.
-        presets: Values of the preset by name.
+    One that acts in several stages is listed only if its terms were measured in each of them. For ``effects``
+    see `search.effects.effects`; ``presets`` are the preset's values by name.
     """
     found = []
     for name, effect in effects.items():

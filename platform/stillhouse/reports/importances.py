@@ -22,13 +22,9 @@ _PERCENT = (2.5, 97.5)
 
 @dataclass(frozen=True)
 class Importance:
-    """The share of one hyper-parameter in the variance of the quality.
+    """The share of one hyper-parameter in the variance of the quality, with the ends of its 95 % interval.
 
-    Attributes:
-        name: The hyper-parameter.
-        share: Its share; those of all hyper-parameters sum to 1.
-        low: Lower end of the 95 % interval.
-        high: Upper end.
+    The shares of all hyper-parameters sum to 1.
     """
 
     name: str
@@ -39,13 +35,7 @@ class Importance:
 
 @dataclass(frozen=True)
 class Importances:
-    """The importances of a study, or why there are none.
-
-    Attributes:
-        trials: Number of finished trials.
-        shares: The hyper-parameters, the largest share first; empty if they cannot be told.
-        missing: Why there are none; empty otherwise.
-    """
+    """The importances of a study, the largest share first, or in ``missing`` why there are none."""
 
     trials: int
     shares: tuple[Importance, ...] = ()
@@ -67,12 +57,7 @@ def needed_trials(names: int) -> int:
 
 
 def importances(study: Any, *, seed: int = 0) -> Importances:
-    """Compute the importances of the first objective. The same study gives the same numbers.
-
-    Args:
-        study: A study of Optuna.
-        seed: Seed of the forests and of the trials that are drawn.
-    """
+    """Compute the importances of the first objective. The same study gives the same numbers."""
     finished = finished_trials(study)
     missing = _missing(finished)
     return Importances(len(finished), missing=missing) if missing else with_intervals(finished, seed=seed)

@@ -170,13 +170,7 @@ class Card:
 
 
 class DevChange(NamedTuple):
-    """The dev figure that selected a student, and that of its export.
-
-    Attributes:
-        figure: Name of the figure.
-        trained: Its value for the trained student.
-        exported: Its value for the export.
-    """
+    """The dev figure that selected a student: its name, and its values for the student and for its export."""
 
     figure: str
     trained: float
@@ -282,12 +276,7 @@ def usage(export: Deployed, teacher: str = "the teacher") -> str:
 
 
 def _graph_usage(export: Deployed, path: str, form: str) -> str:
-    return _GRAPH_USAGE.format(
-        path=path,
-        dim=export.dim,
-        pad_id=export.pad_id,
-        graph=GRAPHS[form],
-    )
+    return _GRAPH_USAGE.format(path=path, dim=export.dim, pad_id=export.pad_id, graph=GRAPHS[form])
 
 
 def _front_matter(card: Card, export: Deployed) -> str:

@@ -16,13 +16,7 @@ _NONE: Mapping[str, str] = {}
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of a page.
-
-    Attributes:
-        name: Its anchor in the page.
-        title: What it shows.
-        plot: Plotly's figure.
-    """
+    """A figure of a page, by plotly; its name is its anchor in the page."""
 
     name: str
     title: str
@@ -75,12 +69,7 @@ def write_page(
 ) -> None:
     """Write a page.
 
-    Args:
-        path: The file.
-        title: Its heading.
-        sections: What stands on it.
-        facts: What stands below the heading, such as a date.
-        links: Further pages by their titles; addresses are relative to this one.
+    ``facts`` stand below its heading, and ``links``, addresses by their titles, are relative to the page.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup

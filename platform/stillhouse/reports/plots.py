@@ -4,7 +4,7 @@ Only axis titles, the styles of the learning curves and the intervals of the imp
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,42 +51,6 @@ class _Curve:
     width: float
 
 
-@dataclass(frozen=True)
-class _Drawing:
-    """One figure of a study.
-
-    Attributes:
-        name: Its anchor in the page.
-        title: Heading of the figure.
-        plot: Optuna's figure.
-        text: What stands below the heading.
-        height: Height in the page, in pixels.
-        axes: Titles of both axes; None keeps Optuna's.
-        curves: Styles of the curves by Optuna's names of them.
-        refits: Learning curves that the study does not have: examples seen to the figure, by their style.
-        teacher: Level of a horizontal line.
-        bold: Whether plotly's lines are drawn stronger than Optuna draws them.
-        shares: Importances, whose intervals are drawn over Optuna's bars.
-    """
-
-    name: str
-    title: str
-    plot: Any
-    text: str = ""
-    height: int = 470
-    axes: tuple[str, str] | None = None
-    curves: Mapping[str, _Curve] = field(default_factory=dict)
-    refits: Mapping[_Curve, Mapping[int, float]] = field(default_factory=dict)
-    teacher: float | None = None
-    bold: bool = False
-    shares: Importances | None = None
-
-    @property
-    def styles(self) -> dict[str, _Curve]:
-        """Styles of all curves by their names."""
-        return {**self.curves, **{style.label: style for style in self.refits}}
-
-
 def write_figures(
     folder: Path,
     records: Sequence[TrialRecord],
@@ -102,48 +66,31 @@ def write_figures(
     shares: Importances | None = None,
     findings: Sequence[Section] = (),
 ) -> Path:
-    """Write the page of a sweep, ``sweep.html``. It says why the importances cannot be drawn.
+    """Write the page of a sweep, ``sweep.html``, and return its folder.
 
-    Args:
-        folder: Where the page goes; that of an earlier call is replaced.
-        records: All trials and refits.
-        quality: The dev figure that was maximised.
-        study: The SQLite file of the trials' Optuna study.
-        teacher: The teacher's dev figures, for the learning curves and the share kept.
-        tested: The final comparison, as `tables.comparison_table` takes it.
-        title: Title of the page, such as the sweep's name.
-        remarks: Sentences below the final comparison's heading.
-        facts: What the page says below its title, before the date of the search.
-        links: Further pages by their titles, relative to the folder.
-        shares: The importances of the hyper-parameters; None computes them.
-        findings: Further sections, which follow the tables.
-
-    Returns:
-        The folder.
+    The page says why the importances cannot be drawn; None as ``shares`` computes them. ``tested`` is the
+    final comparison, as `comparison_table` takes it, with ``remarks`` below its heading; ``findings`` follow
+    the tables. ``facts`` stand below the title, before the date of the search, and ``links``, further pages
+    by their titles, are relative to the folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
     optuna_study = load_study(study)
     shares = importances(optuna_study) if shares is None else shares
     sections = [*_tables(records, quality, teacher, tested, " ".join(remarks)), *findings]
-    for drawing in _drawings(optuna_study, records, quality, (teacher or {}).get(quality), shares):
-        sections.append(_section(drawing, Figure(drawing.name, drawing.title, _plot(drawing))))
+    sections += _drawings(optuna_study, records, quality, (teacher or {}).get(quality), shares)
     if shares.missing:
         sections.append(Section(_IMPORTANCES, text=importance_note(shares)))
     write_page(folder / "sweep.html", title, sections, [*facts, *_date(optuna_study)], links)
     return folder
 
 
-def _section(drawing: _Drawing, figure: Figure) -> Section:
-    """Put a figure below its heading, importances with their table."""
-    if drawing.shares is None:
-        return Section(drawing.title, drawing.text, figures=(figure,))
-    table = Table(*importance_cells(drawing.shares), left={0, 3})
-    return Section(drawing.title, importance_note(drawing.shares), (table,), (figure,))
+def _drawn(name: str, title: str, plot: Any, text: str = "", tables: Sequence[Table] = ()) -> Section:
+    return Section(title, text, tables, (Figure(name, title, plot),))
 
 
 def _drawings(
     study: Any, records: Sequence[TrialRecord], quality: str, teacher: float | None, shares: Importances
-) -> Iterator[_Drawing]:
+) -> Iterator[Section]:
     """The figures that these trials can fill."""
     from optuna import visualization
 
@@ -152,74 +99,52 @@ def _drawings(
     target: dict[str, Any] = {"target_name": label}
     if pair:
         target["target"] = first_value
-    names = {name for trial in finished for name in trial.params}
-    yield _Drawing(
-        "learning-curves",
-        "Learning curves",
-        visualization.plot_intermediate_values(study),
-        axes=("examples seen", label),
-        curves=_curves(records),
-        refits=_refit_curves(records),
-        teacher=teacher,
-    )
+    curves = _learning_curves(visualization.plot_intermediate_values(study), records, label, teacher)
+    yield _drawn("learning-curves", "Learning curves", curves)
     if not finished:
         return
     if pair:
-        yield _Drawing(
-            "pareto-front",
-            "Pareto front",
-            visualization.plot_pareto_front(study, target_names=[label, second_name(records)]),
-        )
-    yield _Drawing(
-        "history",
-        "Best trial so far",
-        visualization.plot_optimization_history(study, **target),
-        text=_POINTS,
-    )
+        front = visualization.plot_pareto_front(study, target_names=[label, second_name(records)])
+        yield _drawn("pareto-front", "Pareto front", _styled(front))
+    history = visualization.plot_optimization_history(study, **target)
+    yield _drawn("history", "Best trial so far", _styled(history), _POINTS)
     if shares.shares:
-        known = _known(shares)
-        yield _Drawing(
-            "importances",
-            _IMPORTANCES,
-            visualization.plot_param_importances(study, evaluator=known, **target),
-            height=190 + 34 * len(shares.shares),
-            axes=(f"share of the variance (fANOVA, {shares.trials} finished trials) with 95 % interval", ""),
-            shares=shares,
-        )
-    yield _Drawing(
-        "parallel-coordinates",
-        "Trials as parallel coordinates",
-        visualization.plot_parallel_coordinate(study, **target),
-        text=f"{_POINTS} The darker its line, the better it is.",
-        bold=True,
-    )
+        bars = visualization.plot_param_importances(study, evaluator=_known(shares), **target)
+        table = Table(*importance_cells(shares), left={0, 3})
+        plot = _with_intervals(bars, shares)
+        yield _drawn("importances", _IMPORTANCES, plot, importance_note(shares), (table,))
+    lines = _styled(visualization.plot_parallel_coordinate(study, **target))
+    lines.update_traces(line_width=2, opacity=0.9, selector={"mode": "lines"})
+    text = f"{_POINTS} The darker its line, the better it is."
+    yield _drawn("parallel-coordinates", "Trials as parallel coordinates", lines, text)
+    names = sorted({name for trial in finished for name in trial.params})
     for start in range(0, len(names), _IN_A_ROW):
-        row = sorted(names)[start : start + _IN_A_ROW]
-        yield _Drawing(
+        row = names[start : start + _IN_A_ROW]
+        slices = _styled(visualization.plot_slice(study, params=row, **target), height=330)
+        yield _drawn(
             "slices" if start == 0 else f"slices-{start // _IN_A_ROW + 1}",
             f"Quality by hyper-parameter: {', '.join(row)}",
-            visualization.plot_slice(study, params=row, **target),
-            text=f"{_POINTS} The darker its point, the later it began.",
-            height=330,
+            slices,
+            f"{_POINTS} The darker its point, the later it began.",
         )
 
 
-def _plot(drawing: _Drawing) -> Any:
-    """Give Optuna's figure its axes and styles."""
-    figure = drawing.plot
-    figure.update_layout(
-        title=None, template="plotly_white", margin={"t": 40}, height=drawing.height, width=None
-    )
-    figure.update_xaxes(exponentformat="e")
-    if drawing.axes is not None:
-        x, y = drawing.axes
-        figure.update_layout(xaxis_title=x, yaxis_title=y, yaxis_automargin=True)
-    labels: set[str] = set()
-    for refit, curve in drawing.refits.items():
+def _styled(figure: Any, height: int = 470) -> Any:
+    """Give Optuna's figure the style of the page, and its height in pixels."""
+    figure.update_layout(title=None, template="plotly_white", margin={"t": 40}, height=height, width=None)
+    return figure.update_xaxes(exponentformat="e")
+
+
+def _learning_curves(figure: Any, records: Sequence[TrialRecord], label: str, teacher: float | None) -> Any:
+    """Colour the curves by how their trials ended, and add those of the refits, which the study lacks."""
+    _styled(figure).update_layout(xaxis_title="examples seen", yaxis_title=label, yaxis_automargin=True)
+    refits = _refit_curves(records)
+    for refit, curve in refits.items():
         figure.add_scatter(x=[*curve], y=[*curve.values()], mode="lines+markers", name=refit.label)
-    if drawing.refits:
+    if refits:
         figure.update_xaxes(type="log", tickvals=_ROUND, ticktext=[f"{each:,}" for each in _ROUND])
-    styles = drawing.styles
+    styles = {**_curves(records), **{style.label: style for style in refits}}
+    labels: set[str] = set()
     for trace in figure.data:
         style = styles.get(trace.name)
         if style is None:
@@ -235,21 +160,21 @@ def _plot(drawing: _Drawing) -> Any:
         labels.add(style.label)
     if labels:
         figure.update_layout(showlegend=True)
-    if drawing.bold:
-        figure.update_traces(line_width=2, opacity=0.9, selector={"mode": "lines"})
-    if drawing.shares is not None:
-        (bars,) = figure.data
-        below, above = error_bars(drawing.shares, bars.y)
-        bars.update(
-            error_x={"type": "data", "symmetric": False, "array": above, "arrayminus": below}, text=None
-        )
-        figure.add_vline(
-            drawing.shares.equal_share, line_dash="dot", line_color=TEACHER, annotation_text=_NOISE
-        )
-    if drawing.teacher is not None:
-        words = f"teacher {drawing.teacher:.4f}"
-        figure.add_hline(drawing.teacher, line_dash="dot", line_color=TEACHER, annotation_text=words)
+    if teacher is not None:
+        words = f"teacher {teacher:.4f}"
+        figure.add_hline(teacher, line_dash="dot", line_color=TEACHER, annotation_text=words)
     return figure
+
+
+def _with_intervals(figure: Any, shares: Importances) -> Any:
+    """Draw the intervals over Optuna's bars."""
+    across = f"share of the variance (fANOVA, {shares.trials} finished trials) with 95 % interval"
+    _styled(figure, 190 + 34 * len(shares.shares))
+    figure.update_layout(xaxis_title=across, yaxis_title="", yaxis_automargin=True)
+    (bars,) = figure.data
+    below, above = error_bars(shares, bars.y)
+    bars.update(error_x={"type": "data", "symmetric": False, "array": above, "arrayminus": below}, text=None)
+    return figure.add_vline(shares.equal_share, line_dash="dot", line_color=TEACHER, annotation_text=_NOISE)
 
 
 def _known(shares: Importances) -> Any:

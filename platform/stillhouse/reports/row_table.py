@@ -12,7 +12,8 @@ class Rows(list[dict[str, Any]]):
         from stillhouse.reports.layout import table_lines
 
         columns, cells = self._cells()
-        return "\n".join(table_lines(columns, cells, self._texts(columns))) if self else "no rows"
+        texts = {at for at, name in enumerate(columns) if any(isinstance(row.get(name), str) for row in self)}
+        return "\n".join(table_lines(columns, cells, texts)) if self else "no rows"
 
     def _repr_html_(self) -> str:
         columns, cells = self._cells()
@@ -23,10 +24,6 @@ class Rows(list[dict[str, Any]]):
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         columns = list(dict.fromkeys(name for row in self for name in row))
         return columns, [[_shown(row.get(name)) for name in columns] for row in self]
-
-    def _texts(self, columns: list[str]) -> set[int]:
-        """Columns of text, which are aligned to the left."""
-        return {at for at, name in enumerate(columns) if any(isinstance(row.get(name), str) for row in self)}
 
 
 def _shown(value: Any) -> str:

@@ -41,12 +41,6 @@ def trial_table(
     What all trials share stands below the table, as the long names of figures do. If the table would be wider
     than ``width``, figures other than ``quality`` are left out first (the Markdown table has them), then
     hyper-parameters move to lines of their own.
-
-    Args:
-        records: All trials.
-        quality: The dev figure that was maximised.
-        teacher: The teacher's dev figures, for the share kept.
-        width: Columns of the terminal.
     """
     if not records:
         return "no trial was started."
@@ -75,15 +69,6 @@ def trial_table(
     return "\n".join([*_with_reasons(lines, len(lines) - len(records), records, hidden, width), *body])
 
 
-def trial_cells(
-    records: Sequence[TrialRecord], quality: str, teacher: Mapping[str, float] | None = None
-) -> tuple[list[str], Rows]:
-    """Return the header and one row per trial, with all hyper-parameters and dev figures."""
-    names = list(dict.fromkeys(name for record in records for name in record.hyper_parameters))
-    header, cells = _trial_cells(records, names, _figures(records, quality), quality, teacher)
-    return header, [[*row[:-1], _ending(record)] for row, record in zip(cells, records, strict=True)]
-
-
 def ranking_cells(
     records: Sequence[TrialRecord], quality: str, teacher: Mapping[str, float] | None = None
 ) -> tuple[list[str], Rows]:
@@ -105,8 +90,10 @@ def trial_table_markdown(
     records: Sequence[TrialRecord], quality: str, teacher: Mapping[str, float] | None = None
 ) -> str:
     """Format the trials with all their hyper-parameters and dev figures as a Markdown table."""
-    header, cells = trial_cells(records, quality, teacher)
-    return markdown_table(header, cells, {len(header) - 1})
+    names = list(dict.fromkeys(name for record in records for name in record.hyper_parameters))
+    header, cells = _trial_cells(records, names, _figures(records, quality), quality, teacher)
+    rows = [[*row[:-1], _ending(record)] for row, record in zip(cells, records, strict=True)]
+    return markdown_table(header, rows, {len(header) - 1})
 
 
 def comparison_table(tested: Mapping[str, Mapping[str, Any]], width: int = WIDTH) -> str:
@@ -134,8 +121,8 @@ def comparison_cells(tested: Mapping[str, Mapping[str, Any]]) -> tuple[list[str]
     order += [model for model in tested if model not in _MODELS]
     cells = []
     for model in order:
-        metrics, cost = tested[model]["metrics"], tested[model].get("cost", {})
         had = tested[model]
+        metrics, cost = had["metrics"], had.get("cost", {})
         cells.append(
             [
                 title_of(model, tested),
@@ -184,14 +171,8 @@ def sweep_description(
 ) -> str:
     """Describe a sweep in Markdown: its best student, the final comparison and the best trials.
 
-    Args:
-        records: All trials and refits.
-        quality: The dev figure that was maximised.
-        tested: The final comparison, as `comparison_table` takes it.
-        model: Name under which its student is registered; empty if it is not.
-        teacher: The teacher's dev figures, for the share kept.
-        most: Largest number of characters; the trials at the end of the ranking are left out first.
-        remarks: Paragraphs above the tables.
+    ``model`` is the name under which the student is registered; empty if it is not. ``remarks`` stand above
+    the tables. Of more than ``most`` characters, the trials at the end of the ranking are left out first.
     """
     rows, name = ranked(records), readable(quality)
     header, cells = ranking_cells(rows, quality, teacher)

@@ -30,13 +30,7 @@ def known_suites() -> list[str]:
 
 @dataclass(frozen=True)
 class SuiteFlag:
-    """A flag that belongs to one suite.
-
-    Attributes:
-        name: Its name, with underscores.
-        suite: The suite.
-        arguments: What argparse's ``add_argument`` takes.
-    """
+    """A flag that belongs to one suite, with what argparse's ``add_argument`` takes."""
 
     name: str
     suite: str

@@ -13,7 +13,7 @@ from stillhouse.corpora.candidates import Candidates, coverage, pick_candidates
 from stillhouse.corpora.published.fever import CLAIM_FILES, PAGE_FILES, Fever, read_fever
 from stillhouse.corpora.tfidf import Scores, TfIdf
 from stillhouse.evaluation.benchmark import About, Benchmark, Options, itemised, opened
-from stillhouse.evaluation.candidate_metrics import candidate_values, judge_candidates
+from stillhouse.evaluation.candidate_metrics import DEPTHS, candidate_values, judge_candidates
 from stillhouse.evaluation.finite_encoder import FiniteEncoder, Piecewise
 from stillhouse.evaluation.items import Items, Measured, means, measured
 from stillhouse.evaluation.retrieval import unit
@@ -26,7 +26,6 @@ FLAGS = {
 }
 
 PLACES = ("fever", ".")
-DEPTHS = (1, 3, 5)
 TFIDF = "TF-IDF"
 """Name of the figures of the retrieval that finds the candidates."""
 RANKED = ("claim", "documents")
@@ -112,7 +111,7 @@ def _items(scores_QC: FloatArray | Scores, picked: Candidates) -> dict[str, Item
     judged = judge_candidates(scores_QC, picked.labels_QC, picked.gold_counts_Q)
     c = picked.ids_QC.shape[1]
     depths = [k for k in DEPTHS if k <= c]
-    found = means(candidate_values(judged, depths=depths))
+    found = means(candidate_values(judged))
     return {
         "R(1)": found["accuracy@1"],
         **{f"R_micro({k})": found[f"recall_micro@{k}"] for k in depths},

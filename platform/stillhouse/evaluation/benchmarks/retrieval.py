@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -32,8 +31,8 @@ from stillhouse.evaluation.search.indexes import build_index, recall_of_exact, s
 from stillhouse.evaluation.search.passage_vectors import PassageVectors, vectors_folder, write_vectors
 from stillhouse.evaluation.search.sharded import THREADS, search_files
 from stillhouse.evaluation.trec_runs import (
+    RankedRun,
     Run,
-    as_run,
     open_run,
     query_figures,
     require_plain_ids,
@@ -84,13 +83,9 @@ _BEYOND_INDEX_DEPTH = ("map", "recall@1000")
 
 @dataclass(frozen=True)
 class OnDisk:
-    """Folder of passage vectors, and the index that searches them.
+    """The workspace that keeps passage vectors in its folder ``vectors``, and how they are searched.
 
-    Attributes:
-        workspace: Vectors are kept in its folder ``vectors`` while a collection is measured.
-        actors: Ray actors of the exact search; 1 searches in this process.
-        indexes: FAISS indexes to measure in addition to exact search.
-        keep: Keep the vectors for the next command.
+    One actor searches in this process. The vectors are removed after use unless ``keep`` is set.
     """
 
     workspace: Workspace
@@ -99,18 +94,13 @@ class OnDisk:
     keep: bool = False
 
 
-def keeps_vectors(flags: Mapping[str, Any]) -> bool:
-    """Return whether the passages' vectors are written to the disk."""
-    return flags.get("search_shards", 1) != 1 or bool(flags.get("index")) or bool(flags.get("keep_vectors"))
-
-
 def _on_disk(options: Options) -> OnDisk | None:
     """Return the search over passage vectors that are kept on disk; None where they stay in memory."""
-    if options.workspace is None or not keeps_vectors(options.flags):
-        return None
     indexes = tuple(parse_index(text) for text in options.flag("index", []))
-    keep = bool(options.flag("keep_vectors"))
-    return OnDisk(options.workspace, options.flag("search_shards", 1), indexes, keep)
+    shards, keep = options.flag("search_shards", 1), bool(options.flag("keep_vectors"))
+    if options.workspace is None or not (shards != 1 or indexes or keep):
+        return None
+    return OnDisk(options.workspace, shards, indexes, keep)
 
 
 def prepare(root: str, options: Options) -> Benchmark:
@@ -169,18 +159,8 @@ def prepare(root: str, options: Options) -> Benchmark:
     return itemised(measure, notes, sets=sets, opens=opens, across=False, digits=4, searches=True)
 
 
-def rank_collection(
-    collection: JudgedCollection, model: Encoder, *, depth: int = DEPTH, block: int = BLOCK
-) -> Run:
-    """Rank the passages of every query by cosine, holding the vectors of one block at a time.
-
-    Args:
-        collection: Queries and passages.
-        model: Encodes queries and passages.
-        depth: Passages per query, after the passage that is the query itself is dropped.
-        block: Passages whose vectors are held at once, a multiple of `TILE`.
-    """
-    require(block % TILE == 0 and block > 0, f"block is a multiple of {TILE}", block=block)
+def rank_collection(collection: JudgedCollection, model: Encoder, *, block: int = BLOCK) -> Run:
+    """Rank the passages of every query by cosine; vectors of ``block``, whole tiles, are held at a time."""
     queries_QD, encode = _encoded_queries(collection, model), _passage_encoder(collection, model)
     ids: list[str] = []
 
@@ -189,8 +169,8 @@ def rank_collection(
             ids.extend(entry.id for entry in entries)
             yield unit(encode([entry.text for entry in entries]))
 
-    ranking = search_stream(queries_QD, blocks(), depth + 1, threads=THREADS)
-    return as_run(collection, ranking, lambda rows: [ids[row] for row in rows], depth)
+    ranking = search_stream(queries_QD, blocks(), DEPTH + 1, threads=THREADS)
+    return RankedRun(collection, ranking, lambda rows: [ids[row] for row in rows], DEPTH)
 
 
 def rank_on_disk(
@@ -204,34 +184,28 @@ def rank_on_disk(
         The exact run, and the figures of each index by its name.
     """
     folder = vectors_folder(options.workspace, collection, model.identity)
-    with locked(lock_of(folder)):  # Another command may want the same vectors, and remove them after use.
-        return _ranked_by(folder, collection, model, options)
-
-
-def _ranked_by(
-    folder: Path, collection: JudgedCollection, model: FiniteEncoder, options: OnDisk
-) -> tuple[Run, dict[str, dict[str, float]]]:
-    """Rank the passages with their vectors in a folder that no other process writes."""
     encode = _passage_encoder(collection, model)
-    files, ids = write_vectors(folder, collection.stream(), lambda texts: unit(encode(texts)))
-    queries_QD = _encoded_queries(collection, model)
+    of_indexes: dict[str, dict[str, float]] = {}
+    with locked(lock_of(folder)):  # Another command may want the same vectors, and remove them after use.
+        files, ids = write_vectors(folder, collection.stream(), lambda texts: unit(encode(texts)))
+        queries_QD = _encoded_queries(collection, model)
 
-    def ids_of(rows: IntArray) -> list[str]:
-        names: list[str] = ids.take(pa.array(rows)).to_pylist()
-        return names
+        def ids_of(rows: IntArray) -> list[str]:
+            names: list[str] = ids.take(pa.array(rows)).to_pylist()
+            return names
 
-    exact = search_files(queries_QD, files, DEPTH + 1, actors=options.actors)
-    run = as_run(collection, exact, ids_of, DEPTH)
-    of_indexes = _time_exact(queries_QD, files) if options.indexes else {}
-    for choice in options.indexes:
-        ranking, figures = _measure_index(choice, queries_QD, files, exact)
-        judged = run_figures(as_run(collection, ranking, ids_of, INDEX_DEPTH), collection.qrels)
-        kept = {name: value for name, value in judged.items() if name not in _BEYOND_INDEX_DEPTH}
-        name = choice.kind if choice.kind not in of_indexes else f"{choice.kind} {len(of_indexes)}"
-        of_indexes[name] = kept | figures
-    if not options.keep:
-        shutil.rmtree(folder, ignore_errors=True)
-    return run, of_indexes
+        exact = search_files(queries_QD, files, DEPTH + 1, actors=options.actors)
+        if options.indexes:
+            of_indexes["exact"] = _time_exact(queries_QD, files)
+        for choice in options.indexes:
+            ranking, figures = _measure_index(choice, queries_QD, files, exact)
+            judged = run_figures(RankedRun(collection, ranking, ids_of, INDEX_DEPTH), collection.qrels)
+            kept = {name: value for name, value in judged.items() if name not in _BEYOND_INDEX_DEPTH}
+            name = choice.kind if choice.kind not in of_indexes else f"{choice.kind} {len(of_indexes)}"
+            of_indexes[name] = kept | figures
+        if not options.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    return RankedRun(collection, exact, ids_of, DEPTH), of_indexes
 
 
 def _passage_encoder(collection: JudgedCollection, model: Encoder) -> Piecewise:
@@ -243,11 +217,11 @@ def _encoded_queries(collection: JudgedCollection, model: Encoder) -> FloatArray
     return unit(Piecewise(model, QUERY, f"encoding {collection.name}", "queries", len(queries))(queries))
 
 
-def _time_exact(queries_QD: FloatArray, files: PassageVectors) -> dict[str, dict[str, float]]:
+def _time_exact(queries_QD: FloatArray, files: PassageVectors) -> dict[str, float]:
     started = time.perf_counter()
     search_files(queries_QD, files, INDEX_DEPTH + 1)
     seconds = time.perf_counter() - started
-    return {"exact": {"search_s": seconds, "index_mb": 4 * files.rows * files.dim / 1e6}}
+    return {"search_s": seconds, "index_mb": 4 * files.rows * files.dim / 1e6}
 
 
 def _measure_index(
@@ -268,10 +242,7 @@ def run_file(path: Path, collection: JudgedCollection, *, single: bool) -> Path:
 def runs_of(
     path: Path, collections: list[JudgedCollection]
 ) -> tuple[list[JudgedCollection], dict[str, Run], tuple[str, ...]]:
-    """Read the runs that exist.
-
-    Returns:
-        The collections that have a run, the runs by the collection's name, and notes.
+    """Read the runs that exist: the collections that have one, the runs by their names, and notes.
 
     Raises:
         BadInput: If there is no run, or one is malformed; the message names the line.

@@ -18,7 +18,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.types import Encoder
 from stillhouse.evaluation.benchmark import About, Benchmark, Options, hash_of, itemised, opened
 from stillhouse.evaluation.items import Items, Measured, average, means, measured
-from stillhouse.evaluation.retrieval import LocalSearch, unit
+from stillhouse.evaluation.retrieval import LocalSearch
 from stillhouse.evaluation.sts import read_lines
 from stillhouse.evaluation.translation_accuracy import hits
 
@@ -91,12 +91,7 @@ def find_bitexts(root: str) -> dict[str, Bitext]:
 
 def measure_bitext(bitext: Bitext, model: Encoder) -> dict[str, Items]:
     """Measure accuracy × 100 both ways, one item per sentence: ``to_eng``, ``from_eng`` and ``mean``."""
-    sides = bitext.read()
-    row_of = {text: row for row, text in enumerate(dict.fromkeys(text for side in sides for text in side))}
-    other_N, english_N = (np.array([row_of[text] for text in side]) for side in sides)
-    vectors = unit(model.encode(list(row_of)))
-    to_english = hits(vectors, other_N, english_N, LocalSearch()).astype(np.float64)
-    from_english = hits(vectors, english_N, other_N, LocalSearch()).astype(np.float64)
+    to_english, from_english = (each.astype(np.float64) for each in hits(bitext.read(), model, LocalSearch()))
     both = (to_english + from_english) / 2
     return means({"to_eng": to_english, "from_eng": from_english, "mean": both}, scale=100)
 

@@ -71,12 +71,7 @@ def search_stream(
 ) -> Ranking:
     """Search like `search`, over passages that come in blocks and are never all in memory.
 
-    Args:
-        queries_QD: Query vectors.
-        blocks: Passage vectors in the order of their ids; every block but the last consists of whole tiles.
-        k: Depth of the ranking.
-        first_id: The id of the first passage.
-        threads: Number of threads; None keeps torch's current number.
+    The blocks come in the order of the ids; every block but the last consists of whole tiles.
 
     Raises:
         BadInput: As for `search`.

@@ -22,12 +22,7 @@ PARAMETERS: dict[str, dict[str, tuple[int, int, int]]] = {
 
 @dataclass(frozen=True)
 class IndexChoice:
-    """An index with checked parameters.
-
-    Attributes:
-        kind: ``flat``, ``hnsw``, ``ivfpq`` or ``flat-gpu``.
-        parameters: All parameters, including defaults.
-    """
+    """An index with all its parameters, including defaults, checked."""
 
     kind: str
     parameters: Mapping[str, int]
@@ -36,9 +31,7 @@ class IndexChoice:
 def parse_index(text: str, *, others: Sequence[str] = ()) -> IndexChoice:
     """Parse an index such as ``hnsw`` or ``hnsw:m=16,ef_search=64``.
 
-    Args:
-        text: The index.
-        others: What else is known here, without parameters, such as ``exact``.
+    ``others`` are known here too, without parameters, such as ``exact``.
 
     Raises:
         BadInput: If the index or a parameter is unknown, or a value is out of range.

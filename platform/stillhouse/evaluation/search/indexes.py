@@ -40,11 +40,9 @@ class Passages(Protocol):
 
     def __len__(self) -> int:
         """The number of passages."""
-        ...
 
     def __getitem__(self, rows: slice, /) -> FloatArray:
         """The vectors of some consecutive passages, (N, D)."""
-        ...
 
 
 class Vectors(Protocol):
@@ -105,11 +103,6 @@ def check_index(choice: IndexChoice) -> None:
 def build_index(choice: IndexChoice, files: Vectors, *, seed: int = 0) -> Built:
     """Train an index and add the passages, part by part.
 
-    Args:
-        choice: The index and its parameters.
-        files: The passages.
-        seed: Seed for sampling the passages to train on.
-
     Raises:
         BadInput: If the collection is too small to train on, or ``m`` does not divide the dimension.
     """
@@ -137,13 +130,6 @@ def search_passages(
     index: str, passages_ND: Passages, queries_QD: FloatArray, k: int, *, threads: int = 1
 ) -> Ranking:
     """Search passages with FAISS; an index is built for this search alone.
-
-    Args:
-        index: See `parse_index`.
-        passages_ND: The passages.
-        queries_QD: Query vectors.
-        k: Depth of the ranking.
-        threads: Number of threads.
 
     Raises:
         BadInput: A vector is not finite, there is nothing to search, or the index cannot be built.

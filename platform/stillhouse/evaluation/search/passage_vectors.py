@@ -21,7 +21,7 @@ from stillhouse.core.errors import BadInput, blocked
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.types import FloatArray, IntArray
 from stillhouse.corpora.published.judged import Entry, JudgedCollection
-from stillhouse.evaluation.search.exact import TILE, require_finite
+from stillhouse.evaluation.search.exact import TILE
 
 PART = 2 * TILE
 """Passages per part. A part is encoded at once, since a model may round differently in another batch."""
@@ -33,13 +33,7 @@ Encode = Callable[[list[str]], npt.NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class PassageVectors:
-    """Vectors in parts. Cheap to send to other processes: only the folder's name is sent.
-
-    Attributes:
-        folder: Folder of the parts.
-        rows: Number of passages.
-        dim: Dimension (D).
-    """
+    """Vectors in parts. Cheap to send to other processes: only the folder's name is sent."""
 
     folder: Path
     rows: int
@@ -64,12 +58,9 @@ class PassageVectors:
 
 
 def vectors_folder(workspace: Workspace, collection: JudgedCollection, model: str) -> Path:
-    """Return the folder for the vectors of a collection's passages.
+    """Return the folder for the vectors of a collection's passages, whose file is hashed.
 
-    Args:
-        workspace: The workspace.
-        collection: The collection; the file of its passages is hashed.
-        model: All that determines a vector: the hash of the weights, and the device.
+    ``model`` says all that determines a vector: the hash of the weights, and the device.
     """
     made_of = {"passages": sha256_of(collection.files[0]), "model": model, "part": PART, "version": 4}
     return workspace.root / FOLDER / f"{collection.name}-{fingerprint(made_of)}"
@@ -80,16 +71,11 @@ def write_vectors(
 ) -> tuple[PassageVectors, "pa.ChunkedArray"]:
     """Encode the passages that have no vector yet, with at most one part in memory.
 
-    Args:
-        folder: Folder for the parts.
-        passages: Passages in the order of their rows.
-        encode: Maps texts to float32 vectors.
-
     Returns:
         The files, and the passages' ids by row as an Arrow array.
 
     Raises:
-        BadInput: If a vector is not finite, or dimensions differ.
+        BadInput: If dimensions differ.
     """
     folder.mkdir(parents=True, exist_ok=True)
     remove_leftovers(folder)
@@ -100,7 +86,6 @@ def write_vectors(
         part = _kept(path, len(entries))
         if part is None:
             part = encode([entry.text for entry in entries])
-            _check(part, entries)
         dim = dim or part.shape[1]
         if part.shape[1] != dim:
             raise BadInput(
@@ -121,11 +106,6 @@ def part_path(folder: Path, number: int) -> Path:
     return folder / f"part-{number:05d}.npy"
 
 
-def parts(folder: Path) -> list[Path]:
-    """Return the files of the parts that are there."""
-    return sorted(folder.glob("part-*.npy"))
-
-
 def _kept(path: Path, rows: int) -> FloatArray | None:
     """Open a part of an earlier run; remove it if it has another length or was damaged."""
     part: FloatArray | None = whole_array(path)
@@ -135,15 +115,6 @@ def _kept(path: Path, rows: int) -> FloatArray | None:
         return part
     path.unlink()
     return None
-
-
-def _check(part: FloatArray, entries: list[Entry]) -> None:
-    if part.ndim != 2 or len(part) != len(entries):
-        raise BadInput(f"a model must return one vector per text, {len(entries)}, but returned {part.shape}.")
-    bad = np.flatnonzero(~np.isfinite(part).all(axis=1))
-    if len(bad):
-        first = entries[bad[0]]
-        require_finite(part, f"passage vectors (first passage {first.id!r}, line {first.line} of its file)")
 
 
 def _opened(path: Path) -> FloatArray:

@@ -38,13 +38,9 @@ def search_files(queries_QD: FloatArray, files: PassageVectors, k: int, *, actor
         )
     if actors == 1:
         return search_shard(queries_QD, files, k, 0, files.rows)
-    return _spread(queries_QD, files, k, actors)
-
-
-def _spread(queries_QD: FloatArray, files: PassageVectors, k: int, parts: int) -> Ranking:
     import ray
 
     task = ray.remote(search_shard).options(num_cpus=0, max_retries=2, scheduling_strategy="SPREAD")
     queries = ray.put(queries_QD)
-    found = [task.remote(queries, files, k, start, stop) for start, stop in shards(files.rows, parts)]
+    found = [task.remote(queries, files, k, start, stop) for start, stop in shards(files.rows, actors)]
     return merge(ray.get(found), k)

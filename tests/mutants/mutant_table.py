@@ -317,8 +317,8 @@ MUTANTS: list[Mutant] = [
         "sweeps/test_log.py",
         "sweeps/test_test_log.py",
         (
-            "    with locked(lock_of_file(path)):\n        return",
-            "    if True:\n        return",
+            "    with locked(lock_of_file(path)):\n        log",
+            "    if True:\n        log",
             "two commands open the test for the first time",
         ),
     ),

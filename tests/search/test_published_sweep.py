@@ -14,7 +14,7 @@ from stillhouse.core.remotes import Remote
 from stillhouse.search.published_sweep import PublishedSweep
 from stillhouse.search.searcher import StudySearcher
 from stillhouse.search.space import Float, Space
-from stillhouse.search.study_backup import BACKUP, STUDY, restore_studies
+from stillhouse.search.study_backup import STUDIES, STUDY, restore_studies
 from stillhouse.search.trial import Context
 from stillhouse.teachers.shards import Work
 from stillhouse.tracking.journal import Journal
@@ -95,7 +95,7 @@ def test_what_is_not_needed_any_more_is_removed(remote: Remote, tmp_path: Path) 
         finish_one(search, name)
         one.publish()
     listed = remote.listed("sweeps/s") or {}
-    assert STUDY in listed and BACKUP not in listed
+    assert STUDY in listed and STUDIES[STUDY] not in listed
     needed, kept = {f.place(n) for n, f in listed.items()}, set(remote._sizes("sweeps/s")) - {"manifest.json"}
     assert needed < kept and len(kept) == 2 * len(needed), "of three publications the last two are kept"
 

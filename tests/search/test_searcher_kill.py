@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import optuna
 import pytest
 from optuna.storages import RDBStorage
 from rows import each_row
@@ -101,19 +100,6 @@ def test_a_killed_search_resumes_like_an_undisturbed_one(
     assert (states[-1] == "RUNNING") == (where in ("after ask", "after report", "before tell"))
     drive(resumed)
     assert sequence(resumed) == undisturbed(sampler)
-
-
-def test_a_trial_with_partial_parameters_is_discarded(tmp_path: Path, undisturbed: Undisturbed) -> None:
-    search = searcher(tmp_path / "killed", trials=5)
-    drive(search)
-    search.study().ask().suggest_float("rate", 1e-5, 1e-2, log=True)
-    resumed = searcher(tmp_path / "killed")
-    drive(resumed)
-    assert [record.number for record in resumed.records()] == [0, 1, 2, 3, 4, 6, 7, 8]
-    half = resumed.study().trials[5]
-    assert half.state == optuna.trial.TrialState.FAIL and half.user_attrs["void"]
-    points = [record.hyper_parameters for record in resumed.records()]
-    assert points == [point for *_, point in undisturbed("tpe")]
 
 
 def test_running_trials_come_back_in_order_before_new_ones(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from studies import drive, finish, searcher, sequence  # type: ignore[import-not
 
 from stillhouse.core.databases import damage_of_database
 from stillhouse.core.errors import Hindered
-from stillhouse.search.study_backup import BACKUP, STUDY, back_up_study, restore_studies
+from stillhouse.search.study_backup import STUDIES, STUDY, back_up_study, restore_studies
 
 
 @pytest.fixture(scope="module")
@@ -82,9 +82,9 @@ def test_a_backup_that_is_behind_neither_doubles_nor_loses_a_trial(tmp_path: Pat
     for turn in range(5):
         search.suggest(f"t{turn}")
         if turn == 4:
-            shutil.copyfile(tmp_path / BACKUP, tmp_path / "earlier")
+            shutil.copyfile(tmp_path / STUDIES[STUDY], tmp_path / "earlier")
         finish(search, f"t{turn}", float(turn))
-    shutil.copyfile(tmp_path / "earlier", tmp_path / BACKUP)
+    shutil.copyfile(tmp_path / "earlier", tmp_path / STUDIES[STUDY])
     damage(tmp_path / STUDY, "truncated")
     restore_studies(tmp_path)
     resumed = searcher(tmp_path, trials=5)
@@ -101,7 +101,7 @@ def test_without_a_good_backup_one_message_says_so_and_nothing_is_moved(
 ) -> None:
     path = begun(half, tmp_path)
     damage(path, "truncated")
-    damage(tmp_path / BACKUP, backup)
+    damage(tmp_path / STUDIES[STUDY], backup)
     left = path.read_bytes()
     with pytest.raises(Hindered, match=r"study\.db must be a database .* is damaged .* no good backup"):
         restore_studies(tmp_path)
@@ -138,8 +138,8 @@ def test_a_study_that_is_damaged_while_it_runs_keeps_its_good_backup(
     tmp_path: Path, half: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = begun(half, tmp_path)
-    before = (tmp_path / BACKUP).read_bytes()
+    before = (tmp_path / STUDIES[STUDY]).read_bytes()
     damage(path, "truncated")
     back_up_study(path)
     assert "is damaged" in capsys.readouterr().err
-    assert (tmp_path / BACKUP).read_bytes() == before
+    assert (tmp_path / STUDIES[STUDY]).read_bytes() == before

@@ -51,13 +51,7 @@ class Categorical:
 
 @dataclass(frozen=True)
 class Float:
-    """A real number between two bounds, both included.
-
-    Attributes:
-        low: Lower bound.
-        high: Upper bound.
-        log: Whether to search on a logarithmic scale.
-    """
+    """A real number between two bounds, both included, on a logarithmic scale if ``log``."""
 
     low: float
     high: float
@@ -66,11 +60,6 @@ class Float:
     def __post_init__(self) -> None:
         """Check the bounds."""
         _check_bounds(self.low, self.high, self.log)
-
-    @property
-    def size(self) -> None:
-        """None: there are infinitely many values."""
-        return None
 
     def at(self, unit: float) -> float:
         """Map a number in [0, 1) to the value at that fraction of the range."""
@@ -87,14 +76,7 @@ class Float:
 
 @dataclass(frozen=True)
 class Int:
-    """An integer between two bounds, both included.
-
-    Attributes:
-        low: Lower bound.
-        high: Upper bound.
-        step: Distance between consecutive values.
-        log: Whether to search on a logarithmic scale.
-    """
+    """An integer between two bounds, both included, in steps, or on a logarithmic scale if ``log``."""
 
     low: int
     high: int

@@ -1,6 +1,5 @@
 """Through which terms of a loss each searched hyper-parameter acts, derived from the plans of a search."""
 
-import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,7 +9,6 @@ import numpy as np
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec, canonical
-from stillhouse.objectives.objective import Objective
 from stillhouse.search.shared_stages import first_point
 from stillhouse.search.space import Space, ends_of
 from stillhouse.search.trial import Context
@@ -22,7 +20,6 @@ Effect = frozenset[tuple[str, str]] | None
 Empty if it changes nothing of the plan; None if it acts on more than terms: on an optimiser, the student, the
 data, or the whole loss.
 """
-
 
 _POINTS = 16
 """Random points of the space from which a hyper-parameter that seems to do nothing is varied."""
@@ -59,11 +56,8 @@ def idle_in(context: Context, space: Space) -> list[str]:
 def effects(context: Context, space: Space, tried: Iterable[Mapping[str, Any]] = ()) -> dict[str, Effect]:
     """Find what each searched hyper-parameter changes, from plans that differ in it alone.
 
-    Args:
-        context: What plans.
-        space: The search space.
-        tried: Points that were tried. One that seems to change nothing is also varied from these, since it
-            may act only together with others.
+    One that seems to change nothing is also varied from the points that were tried, since it may act only
+    together with others.
     """
     starts, found = [space.any_point, first_point(space)], {}
     for name in space.domains:
@@ -140,9 +134,7 @@ def _paths(one: Any, two: Any, prefix: str = "") -> Iterator[str]:
 
 def _term(objective: Spec[Any], path: str) -> str | None:
     """The only term that an argument changes; None if it changes several, or if that is not known."""
-    target = objective.target
-    if not inspect.isclass(target) or not issubclass(target, Objective):
-        return None
-    acts_through = target.acts_through
+    target: Any = objective.target
+    acts_through: Mapping[str, str] = target.acts_through
     above = [known for known in acts_through if path == known or path.startswith(f"{known}.")]
     return acts_through[max(above, key=len)] if above else None

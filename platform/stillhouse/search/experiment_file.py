@@ -101,12 +101,7 @@ def load_runs(path: str | Path, *, scale: str = "", data_root: str = "") -> tupl
 
     A scale changes the file's fields and values, a variant changes those of the scale. In a section
     ``variants`` of its own, a scale changes single variants, and leaves out those that are ``null`` there;
-    ``NAME*`` stands for all whose names begin so.
-
-    Args:
-        path: The file.
-        scale: See `load_base`.
-        data_root: See `load_base`.
+    ``NAME*`` stands for all whose names begin so. `load_base` explains the arguments.
 
     Raises:
         BadInput: See `load_base`.

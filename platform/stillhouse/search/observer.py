@@ -59,12 +59,8 @@ class Observer(Callback):  # type: ignore[misc]
     ) -> None:
         """Open the sweep's run.
 
-        Args:
-            name: Name of the sweep.
-            context: What all trials share.
-            tracker: Tracker that runs are reported to.
-            facts: Facts about the data, logged as parameters of the sweep's run.
-            plan: Plan of any trial, whose texts are the data of the sweep's run.
+        The facts are of the data, and are logged as parameters of the run. The plan is that of any trial; its
+        texts are the data of the run.
 
         Attributes:
             search: What it follows, in words.
@@ -108,12 +104,7 @@ class Observer(Callback):  # type: ignore[misc]
         self._all.append(self)
 
     def of_baseline(self, title: str, context: Context) -> "Observer":
-        """The observer of the baseline's search, whose runs are runs of this sweep.
-
-        Args:
-            title: What tables call the baseline.
-            context: What its trials share.
-        """
+        """The observer of the baseline's search, whose runs are runs of this sweep."""
         other = Observer.__new__(Observer)
         other.__dict__.update(self.__dict__)
         other.context = context
@@ -286,11 +277,7 @@ class Observer(Callback):  # type: ignore[misc]
             )
 
     def offer_views(self, names: Sequence[str]) -> None:
-        """Offer tables of the trials and of the sweep.
-
-        Args:
-            names: Hyper-parameters among the columns.
-        """
+        """Offer tables of the trials, with the named hyper-parameters among the columns, and of the sweep."""
         quality = self.context.quality
         costs = ("seconds", "cost/latency_ms_p50", "cost/megabytes")
         models = ("student", "teacher", "baseline", "untrained")

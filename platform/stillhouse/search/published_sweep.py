@@ -34,10 +34,6 @@ _GROWING = ".jsonl"
 class PublishedSweep:
     """Keeps the folder of a sweep in the remote and its study in a database, if there are such.
 
-    Args:
-        workspace: The workspace.
-        folder: The sweep's folder.
-
     Raises:
         BadInput: The environment names a database that is no Postgres, or has no driver installed.
     """

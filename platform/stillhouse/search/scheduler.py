@@ -23,7 +23,6 @@ from typing import Any
 
 from ray.tune.schedulers import FIFOScheduler
 
-from stillhouse.core.errors import require
 from stillhouse.search.records import TrialRecord, is_finite
 from stillhouse.search.schedulers import Rule
 
@@ -41,9 +40,6 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]
         before: Examples of the stages before the first one whose evaluations may stop a trial.
         at_least_full: Number of trials that are never stopped: the first ones that do not fail.
         history: The study's trials of earlier processes, ``searcher.records()``.
-
-    Raises:
-        BadInput: A value is out of range.
     """
 
     def __init__(
@@ -57,8 +53,6 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]
         history: Iterable[TrialRecord] = (),
     ) -> None:
         super().__init__()
-        require(full_budget >= 1, "full_budget >= 1", full_budget=full_budget)
-        require(at_least_full >= 0, "at_least_full >= 0", at_least_full=at_least_full)
         self._rule, self._objective = rule, objective
         self._before = before
         self._last_decision = before + NEARLY_DONE * (full_budget - before)
@@ -69,11 +63,6 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]
         self._protected = set(unstopped[:at_least_full])
         for trial in past:
             self._fill(trial)
-
-    @property
-    def metric(self) -> None:
-        """None: Tune raises on a report that lacks the metric of a scheduler."""
-        return None
 
     def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
         """A trial is about to run; Tune calls this again when it retries one."""

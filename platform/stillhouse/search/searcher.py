@@ -18,12 +18,10 @@ proposes exactly what an undisturbed one does.
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import optuna
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from ray.tune import Callback
 from ray.tune.search.searcher import Searcher
@@ -34,17 +32,13 @@ from stillhouse.search.options import CHANGES_COST
 from stillhouse.search.optuna_params import decode, distributions, encode
 from stillhouse.search.proposals import propose
 from stillhouse.search.records import OUT_OF_MEMORY, REPORT, TrialRecord, attributes, is_finite, record
-from stillhouse.search.samplers import Search, check_sampler
+from stillhouse.search.samplers import Search, load_sampler
 from stillhouse.search.space import Space
 from stillhouse.search.studies import SEARCH, copy_attributes, open_study
 from stillhouse.search.study_backup import back_up_study
 
-__all__ = ["ExplainErrors", "Measure", "StudySearcher", "TrialRecord"]
-
 Measure = Callable[[dict[str, Any]], dict[str, float]]
 Refusal = Callable[[Mapping[str, Any]], str]
-
-_VOID = "void"
 
 
 class StudySearcher(Searcher):  # type: ignore[misc]
@@ -59,7 +53,6 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         sampler: Name of the sampler.
         trials: Number of trials that the study will have, those of earlier processes included.
         seed: Seed of the sampler.
-        first: The point that is tried first; None uses the space's.
         objective: The reported metric that is maximised and recorded at each evaluation.
         objectives: (metric, ``max`` or ``min``) pairs to search a Pareto front; None maximises ``objective``.
         full_budget: Examples of a trial that runs to its end.
@@ -80,7 +73,6 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         sampler: str = "tpe",
         trials: int,
         seed: int = 0,
-        first: Mapping[str, Any] | None = None,
         objective: str,
         objectives: Sequence[tuple[str, str]] | None = None,
         full_budget: int,
@@ -89,9 +81,8 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         refusal: Refusal = lambda point: "",
     ) -> None:
         super().__init__()
-        check_sampler(sampler, space)
+        load_sampler(sampler).check(space)
         require(trials >= 1, "trials >= 1", trials=trials)
-        space = space if first is None else replace(space, first=dict(first))
         self._path, self._space = Path(storage_path).resolve(), space
         self._sampler, self._trials, self._seed = sampler, trials, seed
         self._seeded = [dict(point) for point in space.seeded]
@@ -156,9 +147,6 @@ class StudySearcher(Searcher):  # type: ignore[misc]
     def save(self, checkpoint_path: str) -> None:
         """Nothing to save: the study is already on disk."""
 
-    def restore(self, checkpoint_path: str) -> None:
-        """Nothing to restore."""
-
     # Called by the sweep.
 
     def explain(self, number: int, reason: str) -> None:
@@ -168,14 +156,10 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         back_up_study(self._path)
 
     def records(self) -> list[TrialRecord]:
-        """All trials that count, ordered by number."""
+        """All trials, ordered by number."""
         storage, study = self._storage
         explained = storage.get_study_user_attrs(study)
-        return [record(t, self._space, explained.get(f"reason:{t.number}")) for t in self._counted()]
-
-    def study(self) -> Any:
-        """The Optuna study, for reading."""
-        return optuna.load_study(study_name=None, storage=self._storage[0])
+        return [record(t, self._space, explained.get(f"reason:{t.number}")) for t in self._all()]
 
     def __getstate__(self) -> dict[str, Any]:
         """State without the connection and without the driver's functions, for pickling."""
@@ -209,18 +193,12 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         )
 
     def _running(self) -> list[int]:
-        """Numbers of the trials of a dead process.
-
-        One without all its parameters is marked void, and one whose point is refused has failed.
-        """
+        """Numbers of the trials of a dead process; one whose point is refused has failed."""
         storage, study = self._storage
         running = storage.get_all_trials(study, deepcopy=False, states=(TrialState.RUNNING,))
         refusing, numbers = self._refusing(), list[int]()
         for trial in running:
-            if set(trial.params) != set(self._space.domains):
-                storage.set_trial_user_attr(trial._trial_id, _VOID, True)
-                storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
-            elif reason := refusing(decode(trial.params, self._space)):
+            if reason := refusing(decode(trial.params, self._space)):
                 storage.set_trial_user_attr(trial._trial_id, REPORT, attributes({}, reason))
                 storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
             else:
@@ -229,7 +207,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
 
     def _refusing(self) -> Refusal:
         """Return what says why a point cannot be tried: it cannot be planned, or is too large."""
-        reasons = [(trial, trial.user_attrs.get(REPORT, {}).get("reason", "")) for trial in self._counted()]
+        reasons = [(trial, trial.user_attrs.get(REPORT, {}).get("reason", "")) for trial in self._all()]
         too_large = [
             (decode(trial.params, self._space), reason)
             for trial, reason in reasons
@@ -243,17 +221,16 @@ class StudySearcher(Searcher):  # type: ignore[misc]
 
         return refusal
 
-    def _counted(self) -> list[FrozenTrial]:
+    def _all(self) -> list[FrozenTrial]:
         storage, study = self._storage
-        trials = storage.get_all_trials(study, deepcopy=False)
-        return [trial for trial in trials if _VOID not in trial.user_attrs]
+        return list(storage.get_all_trials(study, deepcopy=False))
 
     def _trial(self, number: int) -> FrozenTrial:
         storage, study = self._storage
         return storage.get_trial(storage.get_trial_id_from_study_id_trial_number(study, number))
 
     def _issue(self) -> int | None:
-        past = self._counted()
+        past = self._all()
         if len(past) >= self._trials:
             return None
         tried = [trial.params for trial in past]
@@ -290,11 +267,8 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self, result: dict[str, Any], error: bool
     ) -> tuple[TrialState, list[float] | None, str | None]:
         if error or result.get("reason"):
-            return (
-                TrialState.FAIL,
-                None,
-                redacted(str(result.get("reason") or "the trial ended with an error")),
-            )
+            failure = str(result.get("reason") or "the trial ended with an error")
+            return TrialState.FAIL, None, redacted(failure)
         if not result.get("finished") and not self._full(result):
             stopped = is_finite(result.get(self._objective)) and len(self._objectives) == 1
             reason = None if stopped else f"ended early with {self._objective}={result.get(self._objective)}"

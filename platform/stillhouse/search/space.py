@@ -135,9 +135,6 @@ class Space:
 
         Fixed values are included. Values may be refused together with others: where a point is refused,
         another one with the same value takes its place, if there is one that is not.
-
-        Args:
-            refused: Whether a point is refused; None refuses none.
         """
         base = {**self.any_point, **(self.first or {})}
         for name, values in self.domains.items():
@@ -238,11 +235,7 @@ def sections_of(path: str | Path) -> tuple[str, ...]:
 
 
 def check(space: Space, hyper_parameters: type) -> Space:
-    """Check a space against a method's hyper-parameters.
-
-    Args:
-        space: The space as it was read.
-        hyper_parameters: The method's dataclass; a value that it refuses is refused here, before any trial.
+    """Check a space against a method's hyper-parameters, before any trial.
 
     Returns:
         The space with every number converted to the type that the method declares (``1`` becomes ``1.0``).
@@ -251,12 +244,7 @@ def check(space: Space, hyper_parameters: type) -> Space:
         BadInput: The method has no such name (the message lists the nearest ones), a value has another type,
             or the method refuses a value.
     """
-    known = (
-        list(hyper_parameters.__dataclass_fields__)
-        if hasattr(hyper_parameters, "__dataclass_fields__")
-        else []
-    )
-    assert known, f"{hyper_parameters} is not a dataclass with fields"
+    known = [field.name for field in dataclasses.fields(hyper_parameters)]
     _refuse_unknown(space.domains, known, space.source, "")
     _refuse_unknown(space.fixed, known, space.source, "fixed.")
     checked = replace(

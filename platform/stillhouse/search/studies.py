@@ -19,14 +19,10 @@ _METRIC_NAMES = "study:metric_names"
 
 
 def open_study(path: Path, directions: Sequence[Any]) -> tuple[RDBStorage, int]:
-    """Open the study in a file, which is made, with the name of its folder, if it does not exist.
+    """Open the study in an SQLite file; return the storage, and the study's id in it.
 
-    Args:
-        path: The SQLite file.
-        directions: ``maximize`` or ``minimize`` for each objective.
-
-    Returns:
-        The storage, and the study's id in it.
+    A file that does not exist is made. Its study has the name of its folder, and for each objective a
+    direction, ``maximize`` or ``minimize``.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,18 +13,14 @@ from stillhouse.core.integrity import moved
 STUDY, BASELINE_STUDY = "study.db", "baseline.db"
 STUDIES = {STUDY: "study.backup.db", BASELINE_STUDY: "baseline.backup.db"}
 """Names of the studies' files in a sweep's folder, the method's and its baseline's, and of their backups."""
-BACKUP = STUDIES[STUDY]
 _ENDED = "('COMPLETE', 'PRUNED', 'FAIL')"
 
 
 def restore_studies(folder: Path) -> None:
-    """Check the studies of a sweep, and replace a damaged or lost one by its backup.
+    """Check the studies in a sweep's folder, and replace a damaged or lost one by its backup.
 
     The trials that the backup does not know as finished run again under their numbers: their stages are
-    finished, or resume.
-
-    Args:
-        folder: The sweep's folder, which is locked; it need not exist.
+    finished, or resume. The folder is locked; it need not exist.
 
     Raises:
         Hindered: A study is damaged and has no good backup, or the system does not let it be read.

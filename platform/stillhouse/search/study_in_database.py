@@ -28,11 +28,7 @@ _IDENTITY = "sweep"
 
 
 class StudyInDatabase:
-    """The study of a sweep in a database.
-
-    Args:
-        url: Address of a Postgres, as SQLAlchemy reads it.
-        folder: The sweep's folder, whose name is the study's name in the database.
+    """The study of a sweep in a Postgres, where it has the name of the sweep's folder.
 
     Raises:
         BadInput: It is no address of a Postgres, or its driver is not installed.

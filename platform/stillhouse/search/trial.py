@@ -14,8 +14,9 @@ from stillhouse.core.errors import Hindered, mistake_in, out_of_memory, refusing
 from stillhouse.core.remotes import Remote
 from stillhouse.experiments.teacher_weights import weighted
 from stillhouse.methods import hyper_parameters, load_method
+from stillhouse.search.options import SweepOptions
 from stillhouse.search.records import OUT_OF_MEMORY
-from stillhouse.search.schedulers import with_points
+from stillhouse.search.schedulers import points_of, with_points
 from stillhouse.training.progress import Diverged, Evaluation
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
@@ -72,6 +73,20 @@ class Context:
         return refusing(self.plan)(values)
 
 
+def context_of(options: SweepOptions, setting: Setting, workspace: Workspace, where: Where) -> Context:
+    """Gather what all trials share; with a second objective no evaluation stops any."""
+    return Context(
+        method=options.method,
+        preset=options.preset,
+        setting=setting,
+        root=str(workspace.root),
+        where=where,
+        quality=setting.dev.select,
+        remote=workspace.remote,
+        points=points_of(options.scheduler) if len(options.objectives) == 1 else (),
+    )
+
+
 def run_trial(config: dict[str, Any], context: Context) -> None:
     """Run a trial as a Tune function: report each evaluation, then the result.
 
@@ -81,14 +96,13 @@ def run_trial(config: dict[str, Any], context: Context) -> None:
     """
     from ray import tune
 
+    values = config["hyper_parameters"]
+
     def report_end(**why: str) -> None:
         tune.report({**why, "examples_seen": 0, "finished": False})
 
     try:
-        reason = attempted(
-            lambda: follow(config["hyper_parameters"], context, tune.report), config["hyper_parameters"]
-        )
-        if reason:
+        if reason := attempted(lambda: follow(values, context, tune.report), values):
             report_end(reason=reason)
     except Preempted as preempted:
         report_end(preempted=str(preempted))
@@ -98,11 +112,7 @@ def run_trial(config: dict[str, Any], context: Context) -> None:
 
 
 def attempted(work: Callable[[], str | None], values: Mapping[str, Any]) -> str:
-    """Do work with some hyper-parameters; return why it failed, or an empty string.
-
-    Args:
-        work: Returns a reason, or None if there is none.
-        values: The hyper-parameters, for the reason.
+    """Do work with some hyper-parameters; return why it failed, as it may do itself, or an empty string.
 
     Raises:
         Hindered: The workspace cannot serve the work.

@@ -55,7 +55,7 @@ def search(
     Every start is a new Tuner over the study on disk: trials that a killed driver left behind are issued
     again with their own values and resume from their checkpoints.
     """
-    budget = _examples(context, first_point(options.space))
+    budget = context.plan(first_point(options.space)).examples_in_all
     searcher = _searcher(options, context, folder / study, budget, slots)
     published = PublishedSweep(context.workspace, folder)
     published.publish()
@@ -86,21 +86,9 @@ class ReportEnds(Callback):  # type: ignore[misc]
     """Reports to the observer how a trial ended according to the study, which is then published."""
 
     def __init__(
-        self,
-        searcher: StudySearcher,
-        observer: Observer,
-        *,
-        trials: int,
-        published: PublishedSweep,
+        self, searcher: StudySearcher, observer: Observer, *, trials: int, published: PublishedSweep
     ) -> None:
-        """Tune must call the searcher and the observer before this callback.
-
-        Args:
-            searcher: Knows how the trials ended.
-            observer: Is told.
-            trials: Number of trials in all.
-            published: Publishes the sweep.
-        """
+        """Tune must call the searcher and the observer before this callback."""
         self.searcher, self.observer, self.published = searcher, observer, published
         self.trials = trials
         self._first_reasons: list[str] = []
@@ -110,12 +98,16 @@ class ReportEnds(Callback):  # type: ignore[misc]
         return {}
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Note that a trial ended or was stopped."""
-        self._report(trial)
+        """A trial ended, was stopped, or failed for good."""
+        record = next(r for r in self.searcher.records() if r.number == trial.config["trial"])
+        self.observer.ended(record)
+        self.published.publish()
+        if record.state != "RUNNING":
+            self._first_reasons.append(record.reason or "")
+        if (ended := len(self.observer.over)) < self.trials:
+            tell(f"{ended} of {self.trials} trials of the {self.observer.search} have ended")
 
-    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """A trial failed for good."""
-        self._report(trial)
+    on_trial_error = on_trial_complete
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """End the search if the first trials of this start all failed for one reason, as others would.
@@ -130,15 +122,6 @@ class ReportEnds(Callback):  # type: ignore[misc]
                 f"{first[0].rstrip('.')}. Remove the cause, and run the same command again: it goes on with "
                 "the next trial."
             )
-
-    def _report(self, trial: Any) -> None:
-        record = next(r for r in self.searcher.records() if r.number == trial.config["trial"])
-        self.observer.ended(record)
-        self.published.publish()
-        if record.state != "RUNNING":
-            self._first_reasons.append(record.reason or "")
-        if (ended := len(self.observer.over)) < self.trials:
-            tell(f"{ended} of {self.trials} trials of the {self.observer.search} have ended")
 
 
 def _tune(
@@ -161,10 +144,7 @@ def _tune(
     tuner = tune.Tuner(
         trainable,
         tune_config=tune.TuneConfig(
-            search_alg=searcher,
-            scheduler=scheduler,
-            num_samples=left,
-            reuse_actors=True,
+            search_alg=searcher, scheduler=scheduler, num_samples=left, reuse_actors=True
         ),
         run_config=tune.RunConfig(
             name=f"{options.name}-{int(time.time())}",
@@ -203,7 +183,6 @@ def _searcher(
         sampler=options.sampler,
         trials=options.trials,
         seed=options.experiment.seed,
-        first=options.space.first,
         objective=context.quality,
         objectives=objectives,
         full_budget=budget,
@@ -246,11 +225,6 @@ def _free_resources(context: Context, records: list[TrialRecord]) -> None:
             free_resources(workspace, stage)
 
 
-def _examples(context: Context, values: dict[str, Any]) -> int:
-    """Number of examples of a trial that runs to its end, over all its stages."""
-    return context.plan(values).examples_in_all
-
-
 def _examples_before(context: Context, values: dict[str, Any]) -> int:
     """Number of examples before the first stage whose evaluations may stop a trial."""
     stages = list(context.plan(values).chain())
@@ -259,10 +233,7 @@ def _examples_before(context: Context, values: dict[str, Any]) -> int:
 
 
 def _announce(options: SweepOptions, budget: int, known: int, left: int, title: str) -> str:
-    try:
-        size = f"{options.space.grid_size():,} points"
-    except BadInput:
-        size = "ranges"
+    size = "ranges" if options.space.points is None else f"{options.space.points:,} points"
     start = f"{known} trials known, {max(left, 0)} to run" if known else f"{left} trials"
     count = len(options.space.domains)
     names = f"{count} hyper-parameter{'s' if count != 1 else ''} (section {options.space.section}, {size})"
@@ -278,5 +249,5 @@ def _describe_first(options: SweepOptions, context: Context) -> str:
     if not aside:
         return line
     published = ", ".join(f"{name}={value}" for name, value in aside.items())
-    examples, here = _examples(context, {**values, **aside}), _examples(context, values)
+    here, examples = (context.plan(each).examples_in_all for each in (values, {**values, **aside}))
     return f"{line}, with {here:,} examples from the budget; {published} would take {examples:,}"

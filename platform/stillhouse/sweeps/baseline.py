@@ -38,12 +38,7 @@ class BaselineSearch:
     context: Context
 
     def refitted(self, context: Context, point: Mapping[str, Any]) -> Context:
-        """What the refits of its trials share.
-
-        Args:
-            context: What the refits of the method's trials share.
-            point: Hyper-parameters of any of these.
-        """
+        """What the refits of its trials share, from what the method's share and a point of any of these."""
         found = as_baseline(context, point)
         assert found is not None, "where trials have a baseline, so have their refits"
         return found
@@ -51,14 +46,7 @@ class BaselineSearch:
 
 @dataclass(frozen=True)
 class Tried:
-    """The baseline after its search.
-
-    Attributes:
-        title: What tables call it.
-        context: What its trials share.
-        records: All of its trials; one has run to its end.
-        observer: Reports its runs.
-    """
+    """The baseline after its search, in which a trial has run to its end; see `BaselineSearch`."""
 
     title: str
     context: Context
@@ -73,15 +61,7 @@ def baseline_of(method: str) -> Baseline | None:
 
 
 def baseline_search(options: SweepOptions, context: Context) -> tuple[BaselineSearch | None, str]:
-    """Put the search of a sweep's baseline together.
-
-    Args:
-        options: The sweep.
-        context: What its trials share.
-
-    Returns:
-        The search, or None and why there is no baseline.
-    """
+    """Put the search of a sweep's baseline together; return None and why where there is no baseline."""
     baseline = baseline_of(options.method)
     trials = options.trials if options.baseline_trials is None else options.baseline_trials
     if baseline is None:
@@ -100,12 +80,8 @@ def baseline_search(options: SweepOptions, context: Context) -> tuple[BaselineSe
 def as_baseline(context: Context, point: Mapping[str, Any]) -> Context | None:
     """What the baseline's trials or refits share, with as many examples as the method's.
 
-    Args:
-        context: What the method's trials or refits share.
-        point: Hyper-parameters of any of them.
-
-    Returns:
-        None if the data lacks what the baseline reads, or selects it by another dev figure.
+    It follows from what the method's share, and from a point of any of them. It is None if the data lacks
+    what the baseline reads, or selects it by another dev figure.
     """
     baseline = baseline_of(context.method)
     if baseline is None:

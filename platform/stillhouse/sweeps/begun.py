@@ -59,12 +59,9 @@ def sweep_of_model(model: str, root: Path) -> Path | None:
 
 
 def teacher_in_sweep(file: Path, experiment: Experiment, *, final: bool) -> dict[str, float]:
-    """The teacher's figures that a sweep has measured; none of another experiment than the sweep's.
+    """The teacher's figures that a sweep has measured on dev, or on the test split if ``final``.
 
-    Args:
-        file: The sweep's experiment file.
-        experiment: The experiment whose figures are asked for.
-        final: Whether those on the test split are asked for, instead of those on dev.
+    There are none of another experiment than the sweep's.
     """
     if experiment_of(load_base(file).experiment) != experiment:
         return {}
@@ -84,7 +81,8 @@ def ended_sweep(name: str, root: Path) -> Path:
     """
     folder = root / SWEEPS / name
     if Path(name).name != name or room_of(folder) != SWEEPS:
-        near = _near(name, root)
+        sweeps = _sweeps(root)
+        near = nearest(name, sweeps) if sweeps else "Run the sweep first, or give --root."
         raise BadInput(f"--like must name a sweep of the workspace, but {root} has no {name!r}. {near}")
     file = folder / EXPERIMENT
     require(
@@ -130,12 +128,7 @@ def fields_in_sweep(file: Path, changes: Iterable[str]) -> dict[str, Any]:
 
 
 def experiment_like(file: Path, changes: Mapping[str, Any]) -> Experiment:
-    """The experiment of a sweep with some fields changed, which is said in a line.
-
-    Args:
-        file: The sweep's experiment file.
-        changes: Fields by their paths.
-    """
+    """The experiment of a sweep's file with fields changed, by their paths, which is said in a line."""
     experiment = experiment_of(merged(fields_in_sweep(file, changes), changes))
     say(as_sweep(file.parent.name, experiment))
     return experiment
@@ -153,12 +146,7 @@ def as_sweep(name: str, experiment: Experiment) -> str:
 
 
 def changes_since(options: SweepOptions, begun: Mapping[str, Any]) -> str:
-    """Name what differs from how a sweep was begun, then and now.
-
-    Args:
-        options: The sweep, as it is asked for.
-        begun: The note in the sweep's folder.
-    """
+    """Name what differs from how a sweep was begun, which its note says, then and now."""
     file = options.root.resolve() / SWEEPS / options.name / EXPERIMENT
     now = {"method": f"{options.method}/{options.preset}", **_named(search_of(options))}
     then = {"method": begun["method"], **_named(begun["search"])}
@@ -197,11 +185,6 @@ def _changed_space(space: Space, values: Mapping[str, Any], search: Mapping[str,
         for name in {**then, **now}
         if then.get(name, ...) != now.get(name, ...)
     ]
-
-
-def _near(name: str, root: Path) -> str:
-    sweeps = _sweeps(root)
-    return nearest(name, sweeps) if sweeps else "Run the sweep first, or give --root."
 
 
 def _sweeps(root: Path) -> list[str]:

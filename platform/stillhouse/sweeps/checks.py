@@ -32,7 +32,7 @@ from stillhouse.search.experiment_file import load_base, load_search
 from stillhouse.search.hyper_parameter_types import cast_point
 from stillhouse.search.keywords import Search
 from stillhouse.search.options import SweepOptions
-from stillhouse.search.samplers import check_sampler, load_sampler
+from stillhouse.search.samplers import load_sampler
 from stillhouse.search.schedulers import load_scheduler
 from stillhouse.search.space import Space, check, load_space, sections_of
 from stillhouse.students.backbone import layer_count
@@ -55,12 +55,7 @@ UNITS = {"text": "texts", "claim": "claims", "query": "pairs", "source": "pairs"
 
 
 def fixed_values(method: Method, given: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Hyper-parameters that are fixed, in the types that the method declares.
-
-    Args:
-        method: The method.
-        given: The values by name; a list counts as a tuple.
-        source: Where they come from, for messages.
+    """Hyper-parameters that are fixed, in the types that the method declares; a list counts as a tuple.
 
     Raises:
         BadInput: An unknown name (the near ones are listed), or a value of another type.
@@ -111,7 +106,7 @@ def search_space(
     space = space.without(*fixed, *left_out)
     space = check(space, with_weights(method.HyperParameters, (*space.domains, *space.fixed)))
     space = dataclasses.replace(space, fixed={**space.fixed, **fixed})
-    check_sampler(sampler, space)
+    load_sampler(sampler).check(space)
     return space
 
 
@@ -136,7 +131,6 @@ def default_space(method: str) -> Path:
     Raises:
         BadInput: The method has none.
     """
-    load_method(method)
     shipped = _shipped(method)
     if not shipped.exists():
         raise BadInput(f"a search space must be given for {method}, which comes with none. Use --space FILE.")
@@ -153,12 +147,7 @@ def sweep_options(
 ) -> SweepOptions:
     """Read a search space, check every plan of the search, and put the options of the sweep together.
 
-    Args:
-        method: Name of the method.
-        experiment: What all trials share.
-        fixed: What `fixed_values` gives; it is not searched.
-        preset: One of the method's presets.
-        search: `Search`; what is left out or None has its default.
+    ``fixed`` is what `fixed_values` gives. What is left out of ``search`` or None has its default.
 
     Raises:
         BadInput: The first thing that cannot be used.
@@ -213,10 +202,7 @@ def _space_of(method: Method, given: Mapping[str, Any], fixed: Mapping[str, Any]
 def warn_of_few_steps(method: Method, hp: Any, setting: Setting) -> None:
     """Say in one line which stages take so few optimiser steps that their student hardly moves.
 
-    Args:
-        method: What plans.
-        hp: Its hyper-parameters; in a search, those of one of its points.
-        setting: The budgets and the data.
+    In a search, ``hp`` is one of its points.
     """
     stages = list(method.plan(hp, setting).chain())
     longer = {
@@ -250,15 +236,8 @@ def with_steps(
 ) -> tuple[Any, tuple[str, ...]]:
     """Halve the batches that nobody chose until their stages have enough optimiser steps.
 
-    Args:
-        method: What plans.
-        hp: Its hyper-parameters, which have been checked.
-        experiment: The budgets.
-        teacher: The experiment's teacher.
-        given: The hyper-parameters that were chosen, by name.
-
-    Returns:
-        The hyper-parameters to train with, and a line on each that was changed.
+    ``hp`` has been checked, and ``given`` has the hyper-parameters that were chosen. Those to train with are
+    returned, with a line on each that was changed.
     """
     notes: list[str] = []
     budget = experiment.budget
@@ -286,14 +265,7 @@ def check_plans(
 ) -> Teacher:
     """Find the teacher, and refuse missing data, a model, a layer or a hyper-parameter that cannot be used.
 
-    Args:
-        method: What plans.
-        experiment: The data, teacher, student and budget.
-        points: The hyper-parameters that differ from the preset, one mapping per plan.
-        preset: One of the method's presets.
-
-    Returns:
-        The teacher.
+    Each point has the hyper-parameters of a plan that differ from the preset.
 
     Raises:
         BadInput: The first thing that cannot be used.
@@ -308,12 +280,6 @@ def check_space(
     method: Method, experiment: Experiment, space: Space, preset: str = "paper"
 ) -> tuple[Teacher, Space]:
     """Check plans with every searched value; a method may refuse values together with others.
-
-    Args:
-        method: See `check_plans`.
-        experiment: See `check_plans`.
-        space: The search space.
-        preset: See `check_plans`.
 
     Returns:
         The teacher, and the space with a point that is planned.
@@ -380,18 +346,13 @@ def as_long_as_stated(setting: Setting, budget: Budget) -> Setting:
 def check_rows(workspace: Workspace, stage: Stage, fraction: float) -> dict[str, int]:
     """Refuse a plan with a batch that is larger than the rows it is drawn from, before any stage is trained.
 
-    Args:
-        workspace: Holds the prepared data.
-        stage: The plan.
-        fraction: The fraction of the rows that it trains on, for the message.
-
     Returns:
         The number of rows of each stage, by label.
 
     Raises:
         BadInput: A stage has fewer rows than its batch size.
     """
-    rows = {part.label: _rows(workspace, part.examples) for part in stage.chain()}
+    rows = {part.label: count_rows(workspace, _without_recordings(part.examples)) for part in stage.chain()}
     for part in stage.chain():
         require(
             rows[part.label] >= part.batch_size,
@@ -405,12 +366,7 @@ def check_rows(workspace: Workspace, stage: Stage, fraction: float) -> dict[str,
 
 
 def passes(stage: Stage, rows: Mapping[str, int]) -> str:
-    """Describe the length of a plan's stages in one line, in epochs and in examples.
-
-    Args:
-        stage: The plan.
-        rows: What `check_rows` returns.
-    """
+    """Describe the length of a plan's stages, whose rows `check_rows` returns, in epochs and in examples."""
     named = []
     for part in stage.chain():
         read = rows[part.label]
@@ -426,10 +382,6 @@ def labelled_rows(workspace: Workspace, stage: Stage) -> int:
     read = [_without_recordings(part.examples) for part in stage.chain()]
     labelled = {each.fingerprint: each for each in read if set(each.columns) != {"text"} or each.values}
     return sum(count_rows(workspace, each) for each in labelled.values())
-
-
-def _rows(workspace: Workspace, examples: Examples) -> int:
-    return count_rows(workspace, _without_recordings(examples))
 
 
 def _without_recordings(examples: Examples) -> Examples:

@@ -32,13 +32,7 @@ from stillhouse.values.stage import DevSuite, Stage, TestSuite
 
 @dataclass(frozen=True)
 class Candidate:
-    """The student that a sweep delivers, or one that it might have.
-
-    Attributes:
-        record: The trial, or its refit, with the dev figures of the checkpoint that was kept.
-        stage: Its last stage.
-        folder: The folder of that stage.
-    """
+    """The student of a trial or a refit; its record has the dev figures of the checkpoint that was kept."""
 
     record: TrialRecord
     stage: Stage
@@ -122,24 +116,19 @@ class Contenders:
         models: dict[str, tuple[Any, nn.Module | None]] = {}
         for name, each in self.students.items():
             encoder = encoder_in(each.folder, device)
-            models[name] = (encoder, _module(encoder))
+            models[name] = (encoder, encoder.student)
         ranks = setting.get(Claims) is not None
         scorer = scoring_teacher(self.best.stage, workspace, device) if ranks else None
         if scorer is not None:
-            models["teacher"] = (scorer, _module(scorer))
+            models["teacher"] = (scorer, scorer.student)
         elif not ranks and not asks(setting):
             taught_by = teacher_of(self.best.stage, setting)
             models["teacher"] = teacher(taught_by, setting.teacher_length, device)
-        return {**models, "untrained": (start, _module(start))}
+        return {**models, "untrained": (start, start.student)}
 
 
 class EnsembleEncoder(InRoles):
-    """Several teachers as one encoder, whose vectors are the targets of `values.data.Ensemble`.
-
-    Args:
-        members: The teachers.
-        weights: Weight of each; the sum is 1.
-    """
+    """Several teachers, with weights of sum 1, as one encoder with the vectors of `values.data.Ensemble`."""
 
     def __init__(self, members: Sequence[Encoder], weights: Sequence[float]) -> None:
         self.members, self.weights = list(members), list(weights)
@@ -200,8 +189,3 @@ def figures_of(suite: DevSuite | TestSuite, encoder: Any, workspace: Workspace) 
         except NoVector as error:
             say(f"  the teacher has no figures of {evaluator.target.__name__}: {error}")
     return figures, {}
-
-
-def _module(encoder: Any) -> nn.Module:
-    module: nn.Module = encoder.student
-    return module

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from stillhouse.core.devices import usable_device
 from stillhouse.core.identity import fingerprint
@@ -29,13 +28,8 @@ def costs_of(
 ) -> Iterator[tuple[TrialRecord, dict[str, float]]]:
     """Yield the finished trials and refits with their costs, which depend on the architecture only.
 
-    Args:
-        records: All trials and refits.
-        best: The best student.
-        measured: Its costs.
-        context: What all trials share.
-        folder: The sweep's folder, where the costs of other architectures are kept.
-        room: Where they are measured, as the best student's were.
+    ``measured`` are the costs of the best student. Those of other architectures are measured in the same
+    room, and kept in the sweep's folder.
     """
     path = folder / "costs.json"
     known: dict[str, dict[str, float]] = read_note(path, "The costs are measured again.") or {}
@@ -55,7 +49,7 @@ def _measured(stages: Mapping[str, Stage], context: Context) -> dict[str, dict[s
     """The costs of the students of some stages."""
     found = {}
     for key, stage in stages.items():
-        encoder: Any = encoder_in(context.workspace.path(stage), usable_device(context.where.device))
+        encoder = encoder_in(context.workspace.path(stage), usable_device(context.where.device))
         figures = cost(encoder, encoder.student, runs=_RUNS, calls=_CALLS)
         found[key] = {name: figures[name] for name in COSTS}
     return found

@@ -71,18 +71,9 @@ def train_at(
     refresh: bool = False,
     teacher: Teacher | None = None,
 ) -> list[Point]:
-    """Train a method on fractions of its rows; the teacher embeds the whole text once, if a stage reads that.
+    """Train a method on fractions of its rows, each in (0, 1], which replace the experiment's own.
 
-    Args:
-        fractions: The fractions, each in (0, 1].
-        method: The method.
-        hp: Its hyper-parameters.
-        experiment: The experiment; its own fraction is replaced.
-        workspace: Where artifacts are read and written.
-        embedding: Where the teacher runs.
-        where: Where the students train.
-        refresh: Whether to read the corpus again.
-        teacher: The experiment's teacher, where it has been found already; None finds it.
+    The teacher embeds the whole text once, if a stage reads that. If ``teacher`` is None, it is found first.
 
     Raises:
         BadInput: With some fraction a stage has fewer rows than its batch size; nothing is trained then.
@@ -159,9 +150,7 @@ def summary_rows(points: Mapping[str, Point], summary: Sequence[Summary]) -> dic
     return {line.name: line.figures(metrics) for line in summary if set(line.variants) <= set(metrics)}
 
 
-def variants_table(
-    points: Mapping[str, Point], summary: Mapping[str, Mapping[str, float]] | None = None
-) -> str:
+def variants_table(points: Mapping[str, Point], summary: Mapping[str, Mapping[str, float]]) -> str:
     """Format one line per variant of an experiment file: dev metrics, and seconds of its last stage.
 
     The metrics of earlier stages follow those of the last, as ``STAGE:FIGURE``. The lines of a summary follow
@@ -176,7 +165,7 @@ def variants_table(
             *(f"{metrics[figure]:.4f}" if figure in metrics else "–" for figure in figures),
             f"{points[name].seconds:.0f}" if name in points else "–",
         ]
-        for name, metrics in {**named, **(summary or {})}.items()
+        for name, metrics in {**named, **summary}.items()
     ]
     return "\n".join(table_lines(["variant", *figures, "seconds"], cells))
 

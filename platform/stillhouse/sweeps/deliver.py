@@ -196,17 +196,13 @@ def _contenders(
     context: Context,
 ) -> Contenders:
     """Choose the best student and the baseline's by dev; their trials are tested where they are refits."""
-    best, quality, device = (
-        chosen_student(trial, refits, context.quality),
-        context.quality,
-        context.where.device,
-    )
-    found = Contenders(best, None, prepared, device, trial if best.record.refit else None)
+    best = chosen_student(trial, refits, context.quality)
+    found = Contenders(best, None, prepared, context.where.device, trial if best.record.refit else None)
     if isinstance(baseline, str):
         return found
     start = _choose(baseline.records, baseline.context, context.workspace)
     assert start is not None, "a baseline has a trial that ran to its end"
-    other = chosen_student(start, others, quality, baseline.title)
+    other = chosen_student(start, others, context.quality, baseline.title)
     alone = other.record.refit and not best.record.refit
     return dataclasses.replace(found, baseline=other, baseline_trial=start if alone else None)
 

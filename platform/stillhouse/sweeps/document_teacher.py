@@ -30,12 +30,9 @@ _UNKNOWN = (
 
 
 def documents_source(name: str, model: str, workspace: Workspace) -> Source:
-    """Find the model that embeds the documents.
+    """Find the model that embeds the documents beside a model that embeds the queries.
 
-    Args:
-        name: ``teacher``, or the name or the path of a model.
-        model: Name of the model that embeds the queries.
-        workspace: Holds the stages.
+    ``name`` is ``teacher``, or the name or the path of a model.
 
     Raises:
         BadInput: There is no such model, or the queries' model does not live in its space.
@@ -59,12 +56,9 @@ def documents_source(name: str, model: str, workspace: Workspace) -> Source:
 
 
 def other_model(name: str, model: str, workspace: Workspace) -> Source:
-    """Find the model that another one is compared with.
+    """Find the model that another one, which is measured, is compared with.
 
-    Args:
-        name: ``teacher`` for the stage's own; its name, too, stands for it with its head.
-        model: Name of the model that is measured.
-        workspace: Holds the stages.
+    ``teacher`` stands for the stage's own, and so does the name of that, with its head.
 
     Raises:
         BadInput: There is no such model, or ``teacher`` is asked for of what is no stage.
@@ -131,12 +125,6 @@ def beside_teacher(
     """Put the asymmetric figures of an experiment's suite beside the symmetric ones and the teacher's.
 
     The teacher's queries search its stored documents, so no document is encoded.
-
-    Args:
-        suite: The suite that was measured.
-        teacher: Encodes queries.
-        figures: The model's figures.
-        workspace: Holds the collections and stores.
     """
     found = {}
     for name, value in run_asymmetric(suite, teacher, workspace).items():

@@ -25,9 +25,8 @@ _ALWAYS = (
 def compared_texts(stage: Path, max_length: int) -> list[str]:
     """Return the texts that an export is compared on: held-out ones, and two that are longer than its limit.
 
-    Args:
-        stage: Folder of the stage; its held-out texts are taken, or else those that it was trained on.
-        max_length: Tokens per text. Both long texts have different beginnings and ends.
+    A stage without held-out texts has those that it was trained on. The limit is in tokens. Both long texts
+    have different beginnings and ends.
     """
     table = from_plain(read_facts(stage).get(COMPARED))
     workspace = Workspace(stage.parent.parent)

@@ -35,13 +35,7 @@ from stillhouse.training.term_gradients import shares_of
 
 @dataclass(frozen=True)
 class Findings:
-    """The findings of a search, in every form in which they are reported.
-
-    Attributes:
-        shares: The share of each term in the gradient, over the trials.
-        inert: The searched hyper-parameters that do nothing.
-        importances: What decides the quality.
-    """
+    """The findings of a search, in every form in which they are reported."""
 
     shares: Sequence[TermShare]
     inert: Sequence[Inert]
@@ -83,13 +77,9 @@ class Findings:
 
 
 def findings_of(context: Context, space: Space, records: Sequence[TrialRecord], study: Path) -> Findings:
-    """Gather the findings of a search from its plans, the logs of its stages and its study.
+    """Gather the findings of a search from its plans, the logs of its stages and the file of its study.
 
-    Args:
-        context: What the trials share.
-        space: The search space.
-        records: All trials; those that were stopped or failed count as far as they came.
-        study: The file of their study.
+    Trials that were stopped or failed count as far as they came.
     """
     workspace = context.workspace
     plans = (context.planned(record.hyper_parameters) for record in records)

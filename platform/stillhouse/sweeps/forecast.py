@@ -130,14 +130,7 @@ def tested_models(refits: bool) -> int:
 
 
 def delivery_seconds(models: int, paces: dict[Kind, Pace], kind: Kind | None, model_s: float) -> float:
-    """Estimate the seconds of test and export.
-
-    Args:
-        models: Models that are tested.
-        paces: Seconds of one core, by kind.
-        kind: Kind of the delivered student's stage; None takes any kind.
-        model_s: See `seconds_of_parts`.
-    """
+    """Estimate the seconds of test and export, as `seconds_of_parts` does; a kind of None takes any kind."""
     if not models or model_s:
         return models * model_s
     pace = (nearest(paces, kind) if kind is not None else None) or next(iter(paces.values()), Pace(0.0))
@@ -186,11 +179,6 @@ def seconds_per_model(workspace: Workspace) -> float:
 class SearchAhead:
     """A search as far as it is still to come: the method's, or that of its baseline.
 
-    Args:
-        options: The search.
-        context: What its trials share.
-        workspace: Its workspace.
-
     Attributes:
         plan: Plan of any trial.
         shared: Stages that all its trials share.
@@ -228,13 +216,7 @@ class SearchAhead:
 class Forecast:
     """Forecast of a sweep that is planned, is about to run, or runs.
 
-    Args:
-        options: The sweep.
-        context: What all trials share.
-        workspace: Its workspace.
-        slots: Trials at once.
-        refit: Setting of the refits; None if there are none.
-        baseline: The baseline's search; None if there is none.
+    Without a setting of refits it has none, and without the search of a baseline it has no baseline.
 
     Attributes:
         method: The method's search.

@@ -26,13 +26,7 @@ from stillhouse.values.stage import Stage
 
 @dataclass(frozen=True)
 class Refitting:
-    """A trial that is trained again.
-
-    Attributes:
-        trial: The trial.
-        context: What the refits of its search share.
-        observer: Reports the runs of its search.
-    """
+    """A trial that is trained again; its context is what the refits of its search share."""
 
     trial: TrialRecord
     context: Context
@@ -61,26 +55,15 @@ class Refitting:
 def refits_of(
     context: Context, records: Sequence[TrialRecord], top: int, observer: Observer
 ) -> list[Refitting]:
-    """The best trials of a search, to be trained again.
-
-    Args:
-        context: What the trials share, with the setting of the refit.
-        records: All trials.
-        top: Number of trials.
-        observer: Reports the runs.
-    """
+    """The best trials of a search, to be trained again with the setting of the context."""
     return [Refitting(record, context, observer) for record in best_records(records)[:top]]
 
 
 def refit(refits: Sequence[Refitting], need: Need) -> list[Candidate | None]:
     """Train trials again, all at once as tasks of the cluster; what is finished is not trained.
 
-    Args:
-        refits: The trials.
-        need: Resources of one trial. A single process takes its share of a node instead, since no trial runs.
-
-    Returns:
-        The student of each; None for one that failed.
+    ``need`` are the resources of a trial. A single process takes its share of a node instead, since no trial
+    runs. A refit that failed has None instead of a student.
     """
     if not refits:
         return []
@@ -95,13 +78,9 @@ def refit(refits: Sequence[Refitting], need: Need) -> list[Candidate | None]:
 
 
 def chosen_student(trial: Candidate, refits: Sequence[Candidate], quality: str, title: str = "") -> Candidate:
-    """Choose what is delivered, by dev: the best refit, unless the trial's own student is better.
+    """Choose what is delivered, by dev: the best refit, unless the best trial's own student is better.
 
-    Args:
-        trial: The best trial.
-        refits: The refits.
-        quality: The dev figure.
-        title: The baseline that it is a student of; empty for the method.
+    ``title`` names the baseline that it is a student of, and is empty for the method.
     """
     best = max((trial, *refits), key=lambda student: _quality(student, quality))
     if refits and not best.record.refit:

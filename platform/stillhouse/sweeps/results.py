@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stillhouse.core.devices import resolve_device
 from stillhouse.core.types import Encoder, FloatArray
@@ -94,8 +94,8 @@ class Trained:
 
     @cached_property
     def _encoder(self) -> Encoder:
-        encoder: Any = encoder_in(self.folder, resolve_device("auto"))
-        return encoder  # type: ignore[no-any-return]
+        encoder: Encoder = encoder_in(self.folder, resolve_device("auto"))
+        return encoder
 
     def _repr_html_(self) -> str:
         from base64 import b64encode

@@ -22,12 +22,8 @@ Result = TypeVar("Result")
 class Room:
     """A node with the resources of one worker of a trial: this one if it has them, else another.
 
-    Vectors in files are where the driver is, so a sweep with such a teacher stays there.
-
-    Args:
-        workspace: The workspace.
-        need: Resources of one trial.
-        setting: The sweep's setting.
+    Vectors in files are where the driver is, so a sweep with such a teacher stays there. ``need`` are the
+    resources of one trial.
     """
 
     def __init__(self, workspace: Workspace, need: Need, setting: Setting) -> None:
@@ -36,10 +32,8 @@ class Room:
     def call(self, what: str, function: Callable[..., Result], *arguments: Any) -> Result:
         """Call a function where there is room, and return its result.
 
-        Args:
-            what: What it does, for whoever waits, such as ``measuring models``.
-            function: The function. It, its arguments and its result are pickled on their way.
-            arguments: Its arguments.
+        ``what`` is what it does, for whoever waits, such as ``measuring models``. The function, its arguments
+        and its result are pickled on their way.
         """
         with doing(what):
             if self._is_here:
@@ -48,13 +42,9 @@ class Room:
             return call(function, *arguments, need=alone)
 
     def fill(self, what: str, folder: Path, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Let a function write a folder where there is room, and have the folder here.
+        """Let a function write a folder, its first argument, where there is room, and have the folder here.
 
-        Args:
-            what: As in `call`.
-            folder: The folder; its path is the same on every node.
-            function: Writes it; its first argument is ``folder``.
-            arguments: Its other arguments.
+        The folder's path is the same on every node.
         """
         remote = self._workspace.remote
         if self._is_here or remote is None:  # Without a remote all nodes see one root.

@@ -55,13 +55,9 @@ def training_of(
 ) -> Training:
     """Put together what a run trains, and check its plan.
 
-    Args:
-        run: Method, preset and the values of the file.
-        experiment: The experiment that the run's fields make, with whatever else was given.
-        values: Hyper-parameters that were given beside the file, and come before its values.
-        source: The file, for messages.
-        values_source: Where ``values`` come from, for messages.
-        fraction: Smallest share of the rows that will be trained on; 0 takes the experiment's.
+    The experiment has the run's fields, with whatever else was given. ``values`` come before those of the
+    run. The sources are for messages. ``fraction`` is the smallest share of the rows that will be trained on;
+    0 takes the experiment's.
 
     Raises:
         BadInput: The first thing that cannot be used.
@@ -71,7 +67,8 @@ def training_of(
         **fixed_values(method, run.values, source),
         **fixed_values(method, values or {}, values_source),
     }
-    whole = _trained_once(with_defaults(method, weighted_experiment(experiment, chosen)))
+    whole = with_defaults(method, weighted_experiment(experiment, chosen))
+    whole = replace(whole, budget=replace(whole.budget, refit=Refit()))  # Only a sweep has a refit.
     least = changed(whole, {"budget.fraction": fraction}) if fraction else whole
     teacher = check_plans(method, least, [without_weights(chosen)], run.preset)
     hp = hyper_parameters(method, chosen, run.preset)
@@ -79,11 +76,6 @@ def training_of(
     if not run.chosen:
         hp, notes = with_steps(method, hp, least, teacher, chosen)
     return Training(run.name, method, hp, whole, teacher, notes)
-
-
-def _trained_once(experiment: Experiment) -> Experiment:
-    """Return the experiment without a refit, which only a sweep has."""
-    return replace(experiment, budget=replace(experiment.budget, refit=Refit()))
 
 
 def chosen_runs(
@@ -139,12 +131,7 @@ def base_run(
 ) -> Run:
     """The method and the preset of a sweep: those that are named before those of an experiment file.
 
-    Args:
-        file: The experiment file; None for none.
-        method: See `chosen_runs`.
-        preset: See `chosen_runs`.
-        scale: See `chosen_runs`.
-        data_root: See `chosen_runs`.
+    `chosen_runs` explains the arguments.
 
     Raises:
         BadInput: No method is named, or the file has no such scale.
@@ -160,12 +147,7 @@ def sweep_run(
 ) -> tuple[Run, Mapping[str, Any], Experiment]:
     """The method and preset of a sweep, its search and its experiment, which another sweep may state.
 
-    Args:
-        search: The keywords of `Search`.
-        root: The workspace's folder.
-        method: See `base_run`.
-        preset: See `base_run`.
-        experiment: None takes that of ``like``, or of the file.
+    ``search`` has the keywords of `Search`. Without an experiment, that of ``like`` or of the file is taken.
 
     Raises:
         BadInput: See `base_run`; or ``like`` names no sweep that has delivered its student.

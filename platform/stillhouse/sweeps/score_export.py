@@ -23,15 +23,7 @@ def export_scores(folder: Path, target: Path, form: str) -> int:
     """Write the scores of every query and candidate that a finished stage's examples have.
 
     All that were recorded are written, also where the stage learnt from a share of the rows or from fewer
-    candidates.
-
-    Args:
-        folder: Folder of the stage, in the workspace that holds its examples.
-        target: The file to write, ``FILE.jsonl``.
-        form: One of `SCORE_FORMS`.
-
-    Returns:
-        Number of rows.
+    candidates. The stage is in the workspace that holds its examples. The number of rows is returned.
 
     Raises:
         BadInput: The stage learnt from no scores of pairs, or they are no longer in the workspace.

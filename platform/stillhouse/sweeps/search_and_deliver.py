@@ -21,10 +21,9 @@ from stillhouse.search.observer import Observer, open_tracker
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.published_sweep import PublishedSweep
 from stillhouse.search.records import TrialRecord, best_record
-from stillhouse.search.schedulers import points_of
 from stillhouse.search.shared_stages import build_shared, first_point
 from stillhouse.search.study_backup import BASELINE_STUDY, STUDIES, STUDY, ended_trials
-from stillhouse.search.trial import Context
+from stillhouse.search.trial import Context, context_of
 from stillhouse.search.tuner import search
 from stillhouse.sweeps.ahead import ahead_of_sweep
 from stillhouse.sweeps.baseline import BaselineSearch, Tried, baseline_search
@@ -54,20 +53,8 @@ def search_and_deliver(
     slots: Slots,
     clock: JobClock,
 ) -> dict[str, Any]:
-    """Search on prepared data, and deliver the best student.
-
-    Args:
-        options: The sweep.
-        prepared: Its data.
-        workspace: Where everything is kept.
-        folder: The sweep's folder.
-        slots: How many trials run at once.
-        clock: Counts the seconds of the parts.
-
-    Returns:
-        What `sweep` returns.
-    """
-    context = _context(options, prepared, workspace)
+    """Search on prepared data, deliver the best student, and return what `sweep` returns."""
+    context = context_of(options, prepared.setting, workspace, _where(options, prepared.setting.dev))
     options = dataclasses.replace(options, space=without_idle(context, options.space))
     plan = context.plan(options.space.any_point)
     # A labelled task has its own metric, which the last stage selects by.
@@ -149,24 +136,14 @@ def _tried(
     return Tried(baseline.title, baseline.context, records, own), ""
 
 
-def _context(options: SweepOptions, prepared: Prepared, workspace: Workspace) -> Context:
-    """Gather what all trials share."""
-    where = Where(
+def _where(options: SweepOptions, dev: DevSuite) -> Where:
+    """Where the trials train, and what searches for them."""
+    return Where(
         device=options.device,
         threads=max(1, int(options.need.cpus)),
         workers=options.need.workers,
-        search=_search_pool(prepared.setting.dev, options.experiment.selection.index),
+        search=_search_pool(dev, options.experiment.selection.index),
         step_limit_s=_STEP_LIMIT_S,
-    )
-    return Context(
-        method=options.method,
-        preset=options.preset,
-        setting=prepared.setting,
-        root=str(workspace.root),
-        where=where,
-        quality=prepared.setting.dev.select,
-        remote=workspace.remote,
-        points=points_of(options.scheduler) if len(options.objectives) == 1 else (),
     )
 
 

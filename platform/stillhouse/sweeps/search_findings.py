@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.methods import name_of
 from stillhouse.preflight.finding import NOTE, WARNING, Finding
@@ -13,8 +14,7 @@ from stillhouse.search.experiment_file import load_search
 from stillhouse.search.keywords import Search
 from stillhouse.search.looks import missed_rungs, refusals
 from stillhouse.search.options import SweepOptions
-from stillhouse.search.schedulers import points_of
-from stillhouse.search.trial import Context
+from stillhouse.search.trial import context_of
 from stillhouse.students.head import dimension_of
 from stillhouse.sweeps.checks import as_long_as_stated, has_space, sweep_options
 from stillhouse.sweeps.runs import Training
@@ -26,13 +26,7 @@ def findings_beside(
 ) -> list[Finding]:
     """Look at the search that a sweep with a training's arguments begins; none where there is no space.
 
-    Args:
-        training: The training.
-        root: The workspace's folder.
-        file: The experiment file; None takes the method's own space.
-        scale: Name of a scale of the file.
-        fixed: Hyper-parameters that are fixed.
-        preset: The preset; None takes ``paper``.
+    Without an experiment file, the space is the method's own. Without a preset, it is ``paper``.
     """
     name = name_of(training.method)
     if not (load_search(file, scale=scale) if file else has_space(name)):
@@ -46,23 +40,11 @@ def findings_beside(
 
 
 def search_findings(options: SweepOptions) -> list[Finding]:
-    """Look at a search: points that are refused, dimensions that do nothing, rungs without an evaluation.
-
-    Args:
-        options: The sweep that the same arguments begin.
-    """
+    """Look at a search: points that are refused, dimensions that do nothing, rungs without an evaluation."""
     teacher = options.teacher or options.experiment.teacher.finder.resolve()
     sketch = replace(options.experiment.of(teacher).sketch(), teacher_dim=dimension_of(teacher))
     setting = as_long_as_stated(sketch, options.experiment.budget)
-    context = Context(
-        method=options.method,
-        preset=options.preset,
-        setting=setting,
-        root=str(options.root),
-        where=Where(device=options.device),
-        quality=setting.dev.select,
-        points=points_of(options.scheduler),
-    )
+    context = context_of(options, setting, Workspace(options.root), Where(device=options.device))
     found = []
     if refused := refusals(options.space, context):
         found.append(Finding("search", NOTE, f"{refused.rstrip('.')}."))

@@ -132,14 +132,12 @@ def session(
         need: Resources of one training run, for which nodes are waited for; None waits for none.
         wait_s: Seconds to wait for them at most; None takes what suits the cluster, see `wait_for_room`.
         verbose: Whether the output of the libraries is shown.
-        check: Called before Ray starts, to refuse what contradicts the
-            workspace's content; None checks nothing.
+        check: Called before Ray starts, to refuse what contradicts the workspace; None checks nothing.
         remote: Address of the remote in which artifacts are kept for all nodes; empty for none.
 
     Raises:
-        BadInput: The remote cannot be used, ``check`` refuses, a run needs
-            more than the cluster has or gets in time, or a node cannot share the workspace and there is no
-            remote.
+        BadInput: The remote cannot be used, ``check`` refuses, a run needs more than the cluster has or gets
+            in time, or a node cannot share the workspace and there is no remote.
     """
     workspace = opened_workspace(root, remote)
     workspace.claim()
@@ -148,7 +146,8 @@ def session(
         shared(
             root / LOCK,
             first=lambda: _tidy(root),
-            last=lambda: _remove_runs(root),
+            # What a trial left that took too long to stop and was ended by Tune.
+            last=lambda: shutil.rmtree(root / RUNS, ignore_errors=True),
             seconds=_TIDYING_S,
         ),
         diverted_chatter(root / "logs", verbose=verbose),
@@ -198,11 +197,6 @@ def _tidy(root: Path) -> None:
         remove_leftovers(folder)
     for folder in finished:  # Its maker may have ended between the manifest and this.
         remove_unfinished(folder)
-
-
-def _remove_runs(root: Path) -> None:
-    """Remove what a trial left that took too long to stop and was ended by Tune."""
-    shutil.rmtree(root / RUNS, ignore_errors=True)
 
 
 def _greet(node: Node, root: Path, has_remote: bool) -> None:

@@ -84,15 +84,12 @@ def export_stage(
             else the stage.
         soup: Folders of further stages; the export has the mean of the weights (`training.averaged`).
 
-    Returns:
-        What the card says of the export.
-
     Raises:
         BadInput: If the stage is unfinished, its student does not support the form, the folder is in use, the
             students of the soup cannot be averaged, or the export gives other vectors.
     """
     check_form(form)
-    encoder: Any = encoder_in(folder)
+    encoder = encoder_in(folder)
     texts = compared_texts(folder, encoder.max_length)
     encoder = _soup_of([folder, *soup], texts) if soup else encoder
     gives_vectors = isinstance(encoder, Encoder)
@@ -134,11 +131,7 @@ def exported(folder: Path, target: Path, *, form: str, soup: Sequence[Path] = ()
 
 
 def check_form(form: str, others: Sequence[str] = ()) -> None:
-    """Refuse a form that no student has, before anything is loaded.
-
-    Args:
-        form: One of `FORMATS`, or ``asymmetric``.
-        others: Further forms that the caller writes.
+    """Refuse a form that no student has and the caller does not write, before anything is loaded.
 
     Raises:
         BadInput: It is none of them.
@@ -191,14 +184,7 @@ class _Queries:
 
 
 def describe_export(encoder: Any, target: Path, form: str, parity: float) -> Deployed:
-    """Describe an export, and measure its size and its speed in its own runtime.
-
-    Args:
-        encoder: The trained student.
-        target: Folder of the export.
-        form: Its form: one of `FORMATS`, ``towers``, or ``asymmetric``.
-        parity: The lowest cosine between vectors of the two.
-    """
+    """Describe the export of a trained student, and measure its size and its speed in its own runtime."""
     source = find_model(str(target), Workspace(target.parent))
     model: Any = source.open()
     module: Any = model.student if isinstance(model, StudentHolder) else model
@@ -237,13 +223,11 @@ def _why_not_routed(folder: Path, student: Any) -> str:
     return why_not(student, FORMATS[0])
 
 
-def check_towers(scorer: StudentScorer, target: Path, texts: Sequence[str], minimum: float = 0.9999) -> float:
+def check_towers(scorer: StudentScorer, target: Path, texts: Sequence[str]) -> float:
     """Compare both exported folders, loaded by stock sentence-transformers, with the trained towers.
 
     With a bilinear joiner the claims' folder gives vectors whose inner product with a document is the score.
-
-    Returns:
-        The lowest cosine of all vectors.
+    The lowest cosine of all vectors is returned.
 
     Raises:
         BadInput: If a vector differs.
@@ -259,7 +243,7 @@ def check_towers(scorer: StudentScorer, target: Path, texts: Sequence[str], mini
                 return np.asarray(joiner.search_vector(torch.from_numpy(vectors)).numpy())
 
     sides: dict[str, Encoder] = {"claims": Claims(), "documents": scorer}
-    return min(check_parity(encoder, target / side, texts, minimum) for side, encoder in sides.items())
+    return min(check_parity(encoder, target / side, texts) for side, encoder in sides.items())
 
 
 def card_of_best(
@@ -274,15 +258,8 @@ def card_of_best(
 ) -> Card:
     """Gather what is known of a sweep's best student.
 
-    Args:
-        name: The sweep.
-        method: The method.
-        prepared: Data and suites.
-        stage: Last stage of the best student.
-        hyper_parameters: Its values.
-        tested: Model to its ``metrics`` on the test split, its ``cost`` and the ``machine`` of its timings.
-        workspace: Holds the data.
-        verdict: How sure it is that it is better than the other students.
+    Each tested model has its ``metrics`` on the test split, its ``cost`` and the ``machine`` of its timings.
+    The verdict says how sure it is that the student is better than the others.
     """
     facts, ranking = prepared.facts, prepared.setting.get(Claims)
     taught_by = teacher_of(stage, prepared.setting)
@@ -313,7 +290,7 @@ def card_of_best(
             "store": facts.get("store", ""),
             "stage": stage.fingerprint,
             "seed": stage.seed,
-            **_versions(),
+            **{f"version of {package}": version for package, version in versions().items()},
         },
         licence="" if teacher is None else _licences_of(teacher),
         base_models=_base_models(stage.student, *named),
@@ -445,10 +422,6 @@ def _shown_name(name: str) -> str:
 
 def _without_geometry(metrics: dict[str, float]) -> dict[str, float]:
     return {name: value for name, value in metrics.items() if not name.endswith(GEOMETRY)}
-
-
-def _versions() -> dict[str, str]:
-    return {f"version of {package}": version for package, version in versions().items()}
 
 
 def _base_models(student: Spec[Any], *teachers: str) -> tuple[str, ...]:

@@ -90,28 +90,21 @@ def _warn_at_start(options: SweepOptions, workspace: Workspace, teacher: Teacher
     """Say what is wrong with the experiment as far as that costs next to nothing to find out."""
     method = load_method(options.method)
     point = hyper_parameters(method, options.space.any_point, options.preset)
-    print_concerns(
-        at_start(
-            method,
-            point,
-            options.experiment,
-            workspace,
-            teacher,
-            device=options.device,
-            trials=options.trials,
-        )
+    concerns = at_start(
+        method, point, options.experiment, workspace, teacher, device=options.device, trials=options.trials
     )
+    print_concerns(concerns)
 
 
 def _check_extremes(options: SweepOptions, prepared: Prepared, workspace: Workspace) -> None:
     """Refuse a batch larger than the rows, and warn of a full bank, before the sweep is begun."""
-    method, plans = load_method(options.method), _extremes(options, prepared.setting)
+    plans = _extremes(options, prepared.setting)
     for plan in plans:
         check_rows(workspace, plan, options.experiment.budget.fraction)
     print_concerns(full_bank(plans, texts_of(prepared.setting)))
-    warn_of_few_steps(
-        method, hyper_parameters(method, options.space.any_point, options.preset), prepared.setting
-    )
+    method = load_method(options.method)
+    point = hyper_parameters(method, options.space.any_point, options.preset)
+    warn_of_few_steps(method, point, prepared.setting)
     if prepared.setting.dev.select == AGREEMENT and any(map(is_weight, options.space.domains)):
         warn(
             "note: trials with different weights of the teachers are selected by agreement with the teachers "

@@ -18,32 +18,22 @@ TEST_LOG = "openings.jsonl"
 
 
 def record_test_use(workspace: Workspace, suite: str, what: str) -> int:
-    """Record that a test suite is about to be used.
+    """Record that the test suite of a fingerprint is about to be used; return how often it was before.
 
-    Args:
-        workspace: The workspace whose ``openings.jsonl`` is the log.
-        suite: Fingerprint of the suite.
-        what: The model or the sweep that is tested.
-
-    Returns:
-        Number of earlier uses of this suite.
+    ``what`` is the model or the sweep that is tested.
     """
     path = workspace.root / TEST_LOG
     with locked(lock_of_file(path)):
-        return _recorded(path, suite, what)
-
-
-def _recorded(path: Path, suite: str, what: str) -> int:
-    log = path.read_bytes() if path.exists() else b""
-    suites = [suite_in(line) for line in log.splitlines()]
-    before = sum(known in (suite, None) for known in suites)
-    if None in suites:
-        warn(f"{suites.count(None)} damaged lines of {path} count as uses of this suite.")
-    entry = {"suite": suite, "what": what, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-    with path.open("a", encoding="utf-8") as file:
+        log = path.read_bytes() if path.exists() else b""
+        suites = [suite_in(line) for line in log.splitlines()]
+        if None in suites:
+            warn(f"{suites.count(None)} damaged lines of {path} count as uses of this suite.")
+        entry = {"suite": suite, "what": what, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
         # A kill or a full disk may have cut the last line.
-        file.write(("" if log.endswith(b"\n") or not log else "\n") + json.dumps(redacted_json(entry)) + "\n")
-    return before
+        start = "" if log.endswith(b"\n") or not log else "\n"
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"{start}{json.dumps(redacted_json(entry))}\n")
+    return sum(known in (suite, None) for known in suites)
 
 
 def suite_in(line: bytes) -> str | None:
@@ -57,11 +47,8 @@ def suite_in(line: bytes) -> str | None:
 def tag_tested_runs(workspace: Workspace, suite: str, model: str) -> int:
     """Tag the MLflow runs that made a model with a use of a test suite.
 
-    Args:
-        workspace: The workspace that the model may come from.
-        suite: Fingerprint of the suite.
-        model: Name or folder of the model, as the user gave it. For a stage, the runs of the stage are
-            tagged; for a sweep or its export, the run of the sweep.
+    The model is its name or folder, as the user gave it. For a stage, the runs of the stage are tagged; for a
+    sweep or its export, the run of the sweep.
 
     Returns:
         Number of tagged runs: 0 for a model from elsewhere, or if MLflow does not answer.
@@ -83,5 +70,5 @@ def tag_tested_runs(workspace: Workspace, suite: str, model: str) -> int:
         return tag_runs(uri, query, {f"stillhouse.opened.{suite}": use})
     # A server that is down must not stop an evaluation: the workspace has the record.
     except Exception as error:
-        warn(f"the test is recorded in {root / 'openings.jsonl'}, but not in MLflow: {type(error).__name__}")
+        warn(f"the test is recorded in {root / TEST_LOG}, but not in MLflow: {type(error).__name__}")
         return 0

@@ -82,12 +82,9 @@ def verdict_on(
 ) -> Verdict:
     """Compare the best student with the baseline, the untrained student and its trial on the test split.
 
-    Args:
-        tested: Model to its ``metrics`` and to the ``items`` of the test figure; the best student is
-            ``student``. A figure without items has no interval, and is never worse.
-        quality: The dev figure that selected it.
-        titles: Model to its name in tables.
-        rows: See `Verdict`.
+    Each tested model has its ``metrics`` and the ``items`` of the test figure; the best student is
+    ``student``. A figure without items has no interval, and is never worse. The quality is the dev figure
+    that selected the student; `Verdict` explains the rest.
     """
     figure = figure_on_test(quality, tested["student"]["metrics"])
     pairs = {"baseline": rows, **{who: ("student", who) for who in ("untrained", "trial")}}

@@ -97,13 +97,7 @@ class Checked:
 
 
 def verify(root: Path) -> list[Checked]:
-    """Check everything in a workspace.
-
-    Args:
-        root: The workspace's folder.
-
-    Returns:
-        Everything that was looked at, by kind and name.
+    """Check everything in a workspace's folder; return all that was looked at, by kind and name.
 
     Raises:
         BadInput: There is no such folder, or another version made it.

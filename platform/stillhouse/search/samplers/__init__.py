@@ -3,13 +3,8 @@
 A sampler's proposals are a function of the space, the seed and the trials so far, and of nothing else. It
 keeps no state: a sweep that was killed and started again proposes what an undisturbed one does.
 
-A module has two functions, and `NEEDS_RANGES = True` if it searches a file's section ``continuous`` before
-its grid:
-
-`check(space)`
-    Refuses a space that the sampler cannot search.
-`candidates(search)`
-    Yields points in order of preference; `propose` takes the first that was not tried before.
+A module has the functions of `Sampler`, and `NEEDS_RANGES = True` if it searches a file's section
+``continuous`` before its grid.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,7 +29,7 @@ class Search:
 
     Attributes:
         space: The search space.
-        past: All trials that count, in the order of their numbers.
+        past: All trials, in the order of their numbers.
         seed: The sweep's seed.
         trials: Number of trials that the sweep will have in all.
         directions: ``maximize`` or ``minimize`` for each objective.
@@ -61,7 +56,7 @@ class Sampler(Protocol):
         ...
 
     def candidates(self, search: Search) -> Iterator[dict[str, Any]]:
-        """Yield points in order of preference."""
+        """Yield points in order of preference; `propose` takes the first that was not tried before."""
         ...
 
 
@@ -78,12 +73,3 @@ def load_sampler(name: str) -> Sampler:
     """
     sampler: Sampler = load_module(__name__, known_samplers(), name, "sampler")
     return sampler
-
-
-def check_sampler(name: str, space: "Space") -> None:
-    """Refuse a sampler that cannot search the space.
-
-    Raises:
-        BadInput: Unknown sampler, or one that does not suit the space.
-    """
-    load_sampler(name).check(space)

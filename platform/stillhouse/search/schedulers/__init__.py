@@ -78,10 +78,8 @@ def points_of(name: str) -> tuple[float, ...]:
 def with_points(plan: Stage, shares: Sequence[float], first: str) -> Stage:
     """Give a plan dev evaluations at shares of what a stop can still save.
 
-    Args:
-        plan: The last stage.
-        shares: The shares.
-        first: Label of the first stage whose evaluations may stop a trial; where there is none, the first.
+    ``first`` is the label of the first stage whose evaluations may stop a trial. Where the plan has no such
+    stage, it is the first of all.
     """
     stages = list(plan.chain())
     labels = [stage.label for stage in stages]

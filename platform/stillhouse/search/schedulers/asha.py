@@ -13,8 +13,6 @@ from types import SimpleNamespace
 
 from ray.tune.schedulers import ASHAScheduler
 
-from stillhouse.core.errors import require
-
 GRACE, REDUCTION = 0.25, 4
 RUNGS = (GRACE,)
 """Shares of the budget at which a trial may be stopped.
@@ -25,9 +23,9 @@ CONTINUES = 1 / REDUCTION
 """Share of the trials that continue past a rung."""
 
 
-def rule(full_budget: int, *, grace: float = GRACE, reduction_factor: int = REDUCTION) -> "SuccessiveHalving":
+def rule(full_budget: int) -> "SuccessiveHalving":
     """Make the rule with one rung, at 1/4 of the budget."""
-    return SuccessiveHalving(full_budget, grace, reduction_factor)
+    return SuccessiveHalving(full_budget, GRACE, REDUCTION)
 
 
 class SuccessiveHalving:
@@ -38,15 +36,9 @@ class SuccessiveHalving:
         grace: Share of the budget before which no trial is stopped: the first rung. Each further rung is
             ``reduction_factor`` times as far.
         reduction_factor: One trial in this many continues past a rung.
-
-    Raises:
-        BadInput: A value is out of range.
     """
 
     def __init__(self, full_budget: int, grace: float, reduction_factor: int) -> None:
-        require(full_budget >= 1, "full_budget >= 1", full_budget=full_budget)
-        require(0 < grace < 1, "0 < grace < 1", grace=grace)
-        require(reduction_factor >= 2, "reduction_factor >= 2", reduction_factor=reduction_factor)
         self._added: set[int] = set()
         self._ray = ASHAScheduler(
             time_attr="examples",

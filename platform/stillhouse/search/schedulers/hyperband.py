@@ -1,7 +1,7 @@
 """Asynchronous Hyperband: Li et al., 2017, arXiv:1603.06560, over the ASHA of arXiv:1810.05934 (section 3.2).
 
 Trials are spread over brackets of successive halving that differ in their first rung, so that a method whose
-early evaluations mislead is not judged by them alone. With the defaults:
+early evaluations mislead is not judged by them alone:
 
 ======= ==================== =====
 bracket rungs, of the budget share
@@ -20,7 +20,6 @@ would stand still) and needs a Tune checkpoint, which our trials do not make.
 
 import math
 
-from stillhouse.core.errors import require
 from stillhouse.search.schedulers.asha import SuccessiveHalving
 
 RUNGS: tuple[float, ...] = ()
@@ -28,31 +27,25 @@ CONTINUES = 1.0
 """No early ends are expected."""
 POINTS = (1 / 9, 1 / 3)
 """The rungs of all brackets."""
+_BRACKETS, _REDUCTION = 3, 3
 
 
-def rule(full_budget: int, *, brackets: int = 3, reduction_factor: int = 3) -> "Hyperband":
-    """Make the rule; the first bracket's first rung is at ``reduction_factor ** (1 - brackets)``."""
-    return Hyperband(full_budget, brackets, reduction_factor)
+def rule(full_budget: int) -> "Hyperband":
+    """Make the rule."""
+    return Hyperband(full_budget)
 
 
 class Hyperband:
     """Brackets of successive halving; each trial is compared only with trials of its own bracket.
 
-    Args:
-        full_budget: Examples of a trial that runs to its end, over all its stages.
-        brackets: Number of brackets; the last one stops no trial.
-        reduction_factor: One trial in this many continues past a rung.
-
-    Raises:
-        BadInput: A value is out of range.
+    The last bracket stops no trial.
     """
 
-    def __init__(self, full_budget: int, brackets: int, reduction_factor: int) -> None:
-        require(brackets >= 2, "brackets >= 2", brackets=brackets)
-        graces = [reduction_factor ** (index + 1 - brackets) for index in range(brackets - 1)]
-        self._brackets = [SuccessiveHalving(full_budget, grace, reduction_factor) for grace in graces]
-        halvings = range(brackets - 1, -1, -1)
-        self._sizes = [math.ceil(brackets / (s + 1) * reduction_factor**s) for s in halvings]
+    def __init__(self, full_budget: int) -> None:
+        graces = [_REDUCTION ** (index + 1 - _BRACKETS) for index in range(_BRACKETS - 1)]
+        self._brackets = [SuccessiveHalving(full_budget, grace, _REDUCTION) for grace in graces]
+        halvings = range(_BRACKETS - 1, -1, -1)
+        self._sizes = [math.ceil(_BRACKETS / (s + 1) * _REDUCTION**s) for s in halvings]
 
     def bracket_of(self, number: int) -> int:
         """The bracket of a trial: at each number, the one that is furthest behind its share."""

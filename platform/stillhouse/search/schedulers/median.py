@@ -11,36 +11,26 @@ checkpoint.
 
 import statistics
 
-from stillhouse.core.errors import require
-
 RUNGS: tuple[float, ...] = ()
 CONTINUES = 1.0
 """No early ends are expected."""
 POINTS = (1 / 4, 1 / 2, 3 / 4)
+_GRACE = 0.25
+"""Share of the budget before which no trial is stopped and no value enters a mean."""
+_AT_LEAST = 3
+"""Number of other trials that a trial must be compared with."""
 
 
-def rule(full_budget: int, *, grace: float = 0.25, at_least: int = 3) -> "Median":
-    """Make the rule, which stops no trial in the first quarter of the budget."""
-    return Median(full_budget, grace, at_least)
+def rule(full_budget: int) -> "Median":
+    """Make the rule."""
+    return Median(full_budget)
 
 
 class Median:
-    """The median stopping rule, by trial number.
+    """The median stopping rule, by trial number."""
 
-    Args:
-        full_budget: Examples of a trial that runs to its end, over all its stages.
-        grace: Share of the budget before which no trial is stopped and no value enters a mean.
-        at_least: Number of other trials that a trial must be compared with.
-
-    Raises:
-        BadInput: A value is out of range.
-    """
-
-    def __init__(self, full_budget: int, grace: float, at_least: int) -> None:
-        require(full_budget >= 1, "full_budget >= 1", full_budget=full_budget)
-        require(0 < grace < 1, "0 < grace < 1", grace=grace)
-        require(at_least >= 1, "at_least >= 1", at_least=at_least)
-        self._grace, self._at_least = max(1, int(full_budget * grace)), at_least
+    def __init__(self, full_budget: int) -> None:
+        self._grace = max(1, int(full_budget * _GRACE))
         self._curves: dict[int, dict[int, float]] = {}
         self._completed: set[int] = set()
 
@@ -51,7 +41,7 @@ class Median:
         if examples < self._grace:
             return False
         means = self._means_of_others(number, examples)
-        return len(means) >= self._at_least and max(curve.values()) < statistics.median(means)
+        return len(means) >= _AT_LEAST and max(curve.values()) < statistics.median(means)
 
     def completed(self, number: int) -> None:
         """Compare with this trial at every later number of examples, even if its patience ended it early."""

@@ -61,9 +61,7 @@ class Bench(NamedTuple):
     def training_paces(self, stages: Sequence[Stage], dim: int) -> tuple[list[Pace], float]:
         """Paces of stages in one process, and tokens per second that the last one's student encodes.
 
-        Args:
-            stages: The stages.
-            dim: Dimension of the teacher's vectors.
+        ``dim`` is the dimension of the teacher's vectors.
         """
         paces, rates = zip(*self._run(_training, stages, dim), strict=True)
         means = [Pace(*map(statistics.fmean, zip(*each, strict=True))) for each in zip(*paces, strict=True)]

@@ -21,8 +21,7 @@ from stillhouse.preflight import disk_and_memory
 from stillhouse.preflight.planned import Planned
 from stillhouse.reports.row_table import Rows
 from stillhouse.search.options import SweepOptions
-from stillhouse.search.schedulers import points_of
-from stillhouse.search.trial import Context
+from stillhouse.search.trial import context_of
 from stillhouse.sweeps.baseline import baseline_search
 from stillhouse.sweeps.forecast import (
     DELIVERY,
@@ -143,12 +142,7 @@ def _printed(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plan_sweep(options: SweepOptions, workspace: Workspace, request: Request) -> Plan:
-    """Plan a sweep.
-
-    Args:
-        options: The sweep, whose device is settled.
-        workspace: Where it would run; small corpora are read into it.
-        request: Where it would run.
+    """Plan a sweep, whose device is settled; small corpora are read into the workspace.
 
     Raises:
         BadInput: The data cannot be read or counted.
@@ -156,15 +150,8 @@ def plan_sweep(options: SweepOptions, workspace: Workspace, request: Request) ->
     experiment, teacher = options.experiment, options.teacher or options.experiment.teacher.finder.resolve()
     data = Preparation(experiment, workspace, request.embedding, options.refresh, found=teacher)
     with counted(data, partial(asked_by, options)) as known:
-        context = Context(
-            method=options.method,
-            preset=options.preset,
-            setting=with_rows(known.setting, known),
-            root=str(known.workspace.root),
-            where=Where(device=options.device),
-            quality=known.setting.dev.select,
-            points=points_of(options.scheduler) if len(options.objectives) == 1 else (),
-        )
+        setting = with_rows(known.setting, known)
+        context = context_of(options, setting, known.workspace, Where(device=options.device))
         refit = None if known.refit is None else with_rows(known.refit, known)
         baseline, _ = baseline_search(options, context)
         forecast = Forecast(options, context, workspace, refit=refit, baseline=baseline)

@@ -87,9 +87,7 @@ def _distilled_on(setting: Setting) -> list[TextTable]:
 def counted(data: Preparation, asked: Callable[[Preparation], Iterable[object]]) -> Iterator[Counted]:
     """Read an experiment's data to count it; what is small is kept in the workspace, as by its run.
 
-    Args:
-        data: The data.
-        asked: What the command makes of it.
+    ``asked`` is what the command makes of it.
 
     Raises:
         BadInput: The data cannot be read, or the rows of a large corpus cannot be estimated.

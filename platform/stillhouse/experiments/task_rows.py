@@ -189,7 +189,7 @@ def augmented_rows(barrier: Barrier, examples: Examples, wordnet: str, *, copies
     """Write the rows of a task and varied ones, which have no label: the transfer set of Tang et al. (TS).
 
     No varied row may name what is measured with. The tags are the parts of speech of Open English WordNet.
-    Each row is tried to be varied ``copies`` times, until there are ``most`` rows; 0 means no limit.
+    There are ``copies`` attempts to vary each row, until there are ``most`` rows; 0 means no limit.
 
     Raises:
         BadInput: The folder has no WordNet.

@@ -72,7 +72,8 @@ def word_vectors(
 ) -> Model:
     """Write the vectors of the words in some texts: a file's, or with `COUNT` or no source random ones.
 
-    So many ``further`` words of a file are kept although the texts do not hold them; -1 keeps all.
+    ``further`` is the number of words of a file that are kept although the texts do not hold them; -1 keeps
+    all.
 
     Raises:
         BadInput: The file is missing or malformed, or holds none of the words.

@@ -246,8 +246,8 @@ def check_needs(method: Method, experiment: Experiment) -> None:
 def probe(method: Method, hp: Any, setting: Setting, *, layers: int) -> None:
     """Plan and build the objectives, so that a bad value is refused before any work.
 
-    The setting is what `WithTeacher.sketch` gives: the data need not exist. The model that the student starts
-    from has so many ``layers``.
+    The setting is what `WithTeacher.sketch` gives: the data need not exist. ``layers`` is the number of
+    layers of the model that the student starts from.
 
     Raises:
         BadInput: A value that a stage, an optimiser or a loss refuses, a layer past the model, or a recurrent

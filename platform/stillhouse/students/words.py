@@ -19,7 +19,8 @@ from stillhouse.values.data import Model
 def word_embedding(words: Model, *, dim: int | None, trained: bool) -> nn.Embedding:
     """Build the embedding layer of a vocabulary; without published vectors it is normal, deviation 0.1.
 
-    Without a ``dim`` d is that of the folder's vectors, and 300 without any. Random vectors must be trained.
+    ``dim`` is d; None takes that of the folder's vectors, and 300 without any. Random vectors must be
+    trained.
 
     Raises:
         BadInput: No vocabulary, vectors that are not one V x d tensor, or a different d from ``dim``.

@@ -8,7 +8,7 @@ P = TypeVar("P")
 
 @dataclass(frozen=True)
 class DataNeed:
-    """A kind of data in a method's ``needs``; if it is required, nothing is planned without it."""
+    """A kind of data in a method's ``needs``; a method cannot be planned without what it requires."""
 
     kind: "type[Kind[Any]]"
     required: bool = True

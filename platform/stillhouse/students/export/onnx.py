@@ -375,7 +375,7 @@ class _Flat(nn.Module):
 
 
 def write_graph(student: Any, file: Path, *, states: bool = False) -> None:
-    """Write a student's graph alone, as `export_onnx` does, perhaps one that also returns all last states.
+    """Write a student's graph alone, as `export_onnx` does; it may also return the last states of all tokens.
 
     Raises:
         BadInput: The student's graph cannot be written.

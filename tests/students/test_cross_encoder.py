@@ -32,7 +32,7 @@ def test_a_document_follows_its_claim_without_its_first_token(most: int) -> None
 
 def test_scores_do_not_depend_on_the_batch_and_every_parameter_learns(tiny_model: Path) -> None:
     model = TransformerScorer(resolve_model(str(tiny_model)), layers=(0, 2))
-    assert model.dim == 1 and model.backbone.config.num_hidden_layers == 2
+    assert model.dim == 1 and model.encoder.backbone.config.num_hidden_layers == 2
     texts = (
         ["the cat", "a dog", "the cat"],
         ["a red house", "the sun", "first last next other same each other"],

@@ -61,13 +61,9 @@ def translators_of(augmentation: Augmentation) -> list[Model]:
 def augment_table(
     augmentation: Augmentation, barrier: Barrier, sentences: TextTable, device: str
 ) -> tuple[TextTable, dict[str, int]]:
-    """Write a table of the sentences followed by their copies.
+    """Write a table of the sentences followed by their copies, of which none repeats what is measured with.
 
-    Args:
-        augmentation: Which copies are made; with none the sentences are returned as they are.
-        barrier: What is measured with, which no copy may repeat; its workspace has the tables.
-        sentences: The texts that are copied.
-        device: Where the translators run.
+    Without copies the sentences are returned as they are.
 
     Returns:
         The table, and counts by name: ``augmented_copies`` that were made, ``augmented_changed`` that differ

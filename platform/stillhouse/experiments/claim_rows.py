@@ -25,7 +25,7 @@ from stillhouse.experiments.data_kind import Measure, Reader
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.sources_read import claims_read
 from stillhouse.teachers.cross_encoder import published_cross_encoder
-from stillhouse.values.data import AllRows, Examples, Model, RankingTask, TextTable
+from stillhouse.values.data import AllRows, Examples, RankingTask, TextTable
 from stillhouse.values.stage import DevSuite
 
 if TYPE_CHECKING:
@@ -45,21 +45,14 @@ class ClaimReader(Reader[Claims, RankingTask]):
     def check(self, experiment: "Experiment") -> None:
         """Refuse missing files, and a cross-encoder that gives no single score."""
         fever_files(self.kind.path)
-        self.published()
-
-    def published(self) -> Model | None:
-        """The cross-encoder that may teach.
-
-        Raises:
-            BadInput: If there is no such model, or it does not give a single score per pair.
-        """
-        return published_cross_encoder(self.kind.cross_encoder)
+        published_cross_encoder(self.kind.cross_encoder)
 
     def sketch(self, experiment: "Experiment") -> RankingTask:
         """Claims that are not there."""
         texts, nothing = TextTable("placeholder"), DevSuite((), select="")
         rows = Examples({"claim": texts, "documents": texts}, AllRows())
-        return RankingTask(rows, nothing, rows=1 << 40, cross_encoder=self.published())
+        published = published_cross_encoder(self.kind.cross_encoder)
+        return RankingTask(rows, nothing, rows=1 << 40, cross_encoder=published)
 
     def read(self, context: "Preparation") -> tuple[Examples, Examples, Examples, Examples | None]:
         """Read claims and pages, and find the candidates: train, dev, test, and train with the unlabelled."""
@@ -67,7 +60,7 @@ class ClaimReader(Reader[Claims, RankingTask]):
         train, dev, test = (parts[name] for name in SPLITS)
         more = parts.get(ALL)
         claims_read(context.workspace, self.kind.path, train, facts["data"]).say()
-        published = self.published()
+        published = published_cross_encoder(self.kind.cross_encoder)
         context.facts |= {
             **facts,
             "sentences": facts["documents"],
@@ -92,10 +85,9 @@ class ClaimReader(Reader[Claims, RankingTask]):
     def prepare(self, context: "Preparation") -> RankingTask:
         """The claims to learn from."""
         train, _, _, more = context.once(self.read)
-        for table in train.columns.values():
-            context.reads(table)
-        rows = context.row_count(more or train)
-        return RankingTask(train, context.dev, rows, cross_encoder=self.published(), unlabelled=more)
+        context.words += train.columns.values()
+        rows, published = context.row_count(more or train), published_cross_encoder(self.kind.cross_encoder)
+        return RankingTask(train, context.dev, rows, cross_encoder=published, unlabelled=more)
 
 
 def _say(facts: dict[str, Any]) -> None:
@@ -140,13 +132,8 @@ def write_claims(
 ) -> tuple[dict[str, Examples], dict[str, Any]]:
     """Find the candidates by TF-IDF and write the examples of every split.
 
-    A relevant document outside of the C nearest replaces the last of them, in training only.
-
-    Args:
-        workspace: Where the tables and examples are written.
-        fever: Claims and documents.
-        choice: How many candidates, and by which terms.
-        keep: File from which a search of the candidates that was stopped continues.
+    A relevant document outside of the C nearest replaces the last of them, in training only. A search of the
+    candidates that was stopped continues from the file ``keep``.
 
     Raises:
         BadInput: There are fewer documents than candidates, or a split has no claims.

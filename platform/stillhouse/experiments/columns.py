@@ -30,10 +30,7 @@ class Columns:
     language: str | bool = ""
 
     def schema(self, owner: str) -> Schema:
-        """The value that readers take.
-
-        Args:
-            owner: Key of the kind of data.
+        """The value that readers take, by the key of the kind of data.
 
         Raises:
             BadInput: A field cannot be understood.

@@ -98,11 +98,7 @@ class DataKind(Kind[P]):
 
 
 class Reader(Generic[K, P]):
-    """The part of a kind of data that reads and measures, and so imports what is heavy.
-
-    Args:
-        kind: The value.
-    """
+    """The part of a kind of data that reads and measures, and so imports what is heavy."""
 
     def __init__(self, kind: K) -> None:
         self.kind = kind

@@ -1,5 +1,6 @@
 """The fields of an experiment by path, such as ``pairs.mining.range_max``: one name everywhere."""
 
+import copy
 import dataclasses
 import functools
 import json
@@ -7,6 +8,7 @@ import os
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import accumulate, chain
 from typing import Any
 
 from stillhouse.core.errors import BadInput, nearest, require
@@ -32,14 +34,7 @@ _VALUES = ("max_length", "compute", "seed")
 
 @dataclass(frozen=True)
 class Field:
-    """A field of an experiment.
-
-    Attributes:
-        path: Its name, such as ``pairs.mining.range_max``.
-        type: Its type in words, such as ``int``.
-        default: Its default.
-        text: What it means.
-    """
+    """A field of an experiment by its path, with its type in words and what it means."""
 
     path: str
     type: str
@@ -132,7 +127,7 @@ def merged(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
     Raises:
         BadInput: A path that no field has; the near ones are listed.
     """
-    result: dict[str, Any] = {key: _copied(value) for key, value in mapping.items()}
+    result = copy.deepcopy(dict(mapping))
     student = result.get("student", {})
     if changes.get(f"student.{KIND}", student.get(KIND)) != student.get(KIND):
         # Another kind of student has other fields; it starts from the same checkpoint.
@@ -271,15 +266,16 @@ def _shown(value: Any) -> str:
 def near_fields(path: str, *, groups: bool = False) -> str:
     """A remedy for a misspelt path: the near ones, and the command that lists all.
 
-    Args:
-        path: What was given; a path of which only the end or a part was written counts as misspelt too.
-        groups: Whether a group of fields, such as ``teacher.prompts``, may be meant.
+    A path of which only the end or a part was written counts as misspelt too. With ``groups`` a group of
+    fields, such as ``teacher.prompts``, may be meant.
     """
     from difflib import get_close_matches
 
     known = list(fields())
     if groups:
-        known = list(dict.fromkeys(part for each in fields() for part in _beginnings(each)))
+        # ``a``, ``a.b`` and ``a.b.c`` of ``a.b.c``.
+        beginnings = (accumulate(each.split("."), "{}.{}".format) for each in known)
+        known = list(dict.fromkeys(chain.from_iterable(beginnings)))
     last = path.rpartition(".")[2]
     near = [each for each in known if "." not in path and each.rpartition(".")[2] == last]
     near = near or get_close_matches(path, known, n=3, cutoff=0.6)
@@ -291,12 +287,6 @@ def near_fields(path: str, *, groups: bool = False) -> str:
         near = near or [each for each in known if close and close[0] in each.split(".")]
     question = f"Did you mean {' or '.join(near[:3])}? " if near else ""
     return f"{question}`stillhouse fields` lists them."
-
-
-def _beginnings(path: str) -> list[str]:
-    """``a``, ``a.b`` and ``a.b.c`` of ``a.b.c``."""
-    parts = path.split(".")
-    return [".".join(parts[: count + 1]) for count in range(len(parts))]
 
 
 def _listed(path: str) -> str:
@@ -385,7 +375,3 @@ def _walk(documented: Any, prefix: str, names: tuple[str, ...] = ()) -> Iterator
             shown = hint.__name__ if isinstance(hint, type) else str(hint)
             shown = shown if _item_of(hint) is None else "list of mappings"
             yield Field(f"{prefix}{field.name}", shown, field.default, texts.get(field.name, ""))
-
-
-def _copied(value: Any) -> Any:
-    return {key: _copied(item) for key, item in value.items()} if isinstance(value, dict) else value

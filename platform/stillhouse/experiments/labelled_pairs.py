@@ -12,7 +12,7 @@ from stillhouse.experiments.data_kind import Reader
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.scores import Scores
 from stillhouse.teachers.cross_encoder import published_cross_encoder
-from stillhouse.values.data import AllRows, Examples, Mined, Model, Store, TableStore, TextTable
+from stillhouse.values.data import AllRows, Examples, Mined, Store, TableStore, TextTable
 from stillhouse.values.mining import Mining
 from stillhouse.values.setting import PairData, ScoreData
 
@@ -48,7 +48,7 @@ class PairReader(Reader[Pairs, PairData]):
     def read(self, context: "Preparation", negatives: int) -> Examples:
         """The pairs as they come, with so many of the hard negatives that they come with."""
         if not self.kind.path:
-            pairs: Examples = context.pydocs().pairs
+            pairs: Examples = context.pydocs.pairs
             return pairs
         return read_labelled(
             context.workspace,
@@ -67,23 +67,15 @@ class ScoreReader(Reader[Scores, ScoreData]):
         """Refuse missing files, and a cross-encoder that gives no single score."""
         if self.kind.path:
             list_files(self.kind.path, "file of scores")
-        self.published()
-
-    def published(self) -> Model | None:
-        """The published cross-encoder; None where there is none.
-
-        Raises:
-            BadInput: If there is no such model, or it does not give a single score per pair.
-        """
-        return published_cross_encoder(self.kind.cross_encoder)
+        published_cross_encoder(self.kind.cross_encoder)
 
     def sketch(self, experiment: "Experiment") -> ScoreData:
         """Scores that are not there."""
-        return ScoreData(bool(self.kind.path), self.published())
+        return ScoreData(bool(self.kind.path), published_cross_encoder(self.kind.cross_encoder))
 
     def prepare(self, context: "Preparation") -> ScoreData:
         """Read the files, or resolve the cross-encoder, which scores the pairs before a student trains."""
-        published = self.published()
+        published = published_cross_encoder(self.kind.cross_encoder)
         if published is not None:
             context.facts |= {"reranker": published.name}
         if self.kind.path:
@@ -97,7 +89,7 @@ class ScoreReader(Reader[Scores, ScoreData]):
             )
             examples = context.barrier.without(read, "pairs")
             context.facts |= {"reranker": f"the scores of {self.kind.path}"}
-            context.provide(Pairs, PairData(examples, {}))
+            context.data[Pairs.key] = PairData(examples, {})
         return ScoreData(bool(self.kind.path), published)
 
 
@@ -106,11 +98,7 @@ def with_negatives(
 ) -> Examples:
     """Add hard negatives to pairs, which are still to be mined where they do not come with the pairs.
 
-    Args:
-        pairs: The pairs.
-        mining: The rule of mining.
-        count: Number of negatives per pair.
-        store: Names the teacher's vectors of a table of texts of a role.
+    ``store`` names the teacher's vectors of a table of texts of a role.
 
     Raises:
         BadInput: FAISS as it is installed lacks the index of the rule.

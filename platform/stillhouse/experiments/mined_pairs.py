@@ -62,13 +62,8 @@ def mine(
 ) -> dict[str, Any]:
     """Read the pairs, run the teacher once over them, mine, and write the file; skip what exists.
 
-    Args:
-        experiment: The labelled text (its own negatives are ignored), the teacher and the rule of mining.
-        workspace: Where pairs, vectors and mined rows are kept.
-        embedding: Where the teacher runs.
-        output: The file to write, with one pair per line: ``query``, ``passage``, ``negatives``,
-            ``passage_cosine``, ``negatives_cosine``.
-        refresh: Read the pairs again.
+    The file has one pair per line: ``query``, ``passage``, ``negatives``, ``passage_cosine``,
+    ``negatives_cosine``. Negatives that come with the labelled text are ignored.
 
     Returns:
         The results as `--json` writes them.
@@ -78,7 +73,11 @@ def mine(
     """
     started = time.monotonic()
     data = Preparation(experiment, workspace, embedding, refresh)
-    examples, rule = _planned(data)
+    pairs = pairs_of(experiment)
+    given = PairReader(pairs).read(data, negatives=0)
+    examples = with_negatives(given, pairs.mining, pairs.number_mined, data.store)
+    rule = examples.origin
+    assert isinstance(rule, Mined), "negatives that come with the pairs are set aside"
     signature = {"examples": examples.fingerprint, "output": str(output.resolve())}
     note = note_path(workspace, "mined-file", signature)
     if has_note(note) and output.is_file() and (kept := read_json(note))["sha256"] == sha256_of(output):
@@ -90,39 +89,19 @@ def mine(
     assert isinstance(examples.origin, Mined)
     means = _write(workspace, examples, examples.origin, output)
     teacher, manifest = rule.queries.teacher, read_manifest(workspace.path(examples))
-    name = str(getattr(teacher, "name", ""))
-    report = _report(experiment, name, manifest, output, means, started)
-    if output.is_file():
-        write_note(note, {"sha256": sha256_of(output), "report": report})
-    return report
-
-
-def _report(
-    experiment: Experiment,
-    teacher: str,
-    manifest: dict[str, Any],
-    output: Path,
-    means: dict[str, float],
-    started: float,
-) -> dict[str, Any]:
-    return {
+    report = {
         "output": str(output),
         "pairs": manifest["rows"],
         "left_out": manifest["dropped"],
-        "negatives": pairs_of(experiment).number_mined,
+        "negatives": pairs.number_mined,
         **means,
-        "teacher": teacher,
-        "rule": asdict(pairs_of(experiment).mining),
+        "teacher": str(getattr(teacher, "name", "")),
+        "rule": asdict(pairs.mining),
         "seconds": round(time.monotonic() - started, 3),
     }
-
-
-def _planned(data: Preparation) -> tuple[Examples, Mined]:
-    choice = pairs_of(data.experiment)
-    pairs = PairReader(choice).read(data, negatives=0)
-    examples = with_negatives(pairs, choice.mining, choice.number_mined, data.store)
-    assert isinstance(examples.origin, Mined), "negatives that come with the pairs are set aside"
-    return examples, examples.origin
+    if output.is_file():
+        write_note(note, {"sha256": sha256_of(output), "report": report})
+    return report
 
 
 def _write(workspace: Workspace, examples: Examples, rule: Mined, output: Path) -> dict[str, float]:

@@ -98,7 +98,7 @@ class ParallelReader(Reader[Parallel, ParallelData]):
         """Name the teacher's vectors of the sources, which also serve as sentences."""
         data = context.once(self.read)
         store = context.store(data.train.columns["source"])
-        context.provide(Sentences, SentenceData(store, rows=context.rows(store.texts)))
+        context.data[Sentences.key] = SentenceData(store, rows=context.rows(store.texts))
         return ParallelData(data.train, store, data.contrast)
 
 
@@ -139,14 +139,7 @@ def parallel_corpora(text: str, limit: int | None = None, schema: Schema = PARAL
 
 @dataclass(frozen=True)
 class ParallelParts:
-    """Parallel text, split.
-
-    Attributes:
-        train: The training pairs.
-        dev: The pairs of the dev split.
-        test: The pairs of the locked test split.
-        contrast: The training pairs of the contrastive stage where it has corpora of its own, else None.
-    """
+    """Parallel text, split; `contrast` is None unless the contrastive stage has corpora of its own."""
 
     train: Examples
     dev: Examples

@@ -24,7 +24,7 @@ from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.parallel import Parallel
-from stillhouse.experiments.kinds.sentences import Sentences, summary_of_sentences
+from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.experiments.shares import counted, cut
 from stillhouse.experiments.teacher_placement import Embedding
@@ -72,7 +72,12 @@ class Prepared:
     @property
     def summary(self) -> str:
         """One line on the sentences; empty where there are none, which preparing has already said."""
-        return summary_of_sentences(self.facts) if self.setting.get(Sentences) is not None else ""
+        if self.setting.get(Sentences) is None:
+            return ""
+        return (
+            "  {sentences:,} sentences of {corpus} embedded by {teacher} ({compute}), "
+            "{pairs:,} labelled pairs, store {store}"
+        ).format(**self.facts)
 
 
 @dataclass
@@ -88,10 +93,11 @@ class Preparation:
         embedding: Where the teacher runs.
         refresh: Whether corpora are read again.
         read: Keys of the kinds that are read; None reads all.
-        found: The experiment's teacher, where it has been found already; None finds it.
+        found: The experiment's teacher, where it has been found already; None finds it, which reads all of
+            its weights or vectors, or asks its endpoint.
         facts: What the report and the model card say of the data.
         words: Text tables whose words students may read.
-        data: The prepared data, by `Kind.key`.
+        data: The prepared data, by `Kind.key`; a kind may add that of another.
         understood: What the sources were taken for.
     """
 
@@ -170,10 +176,6 @@ class Preparation:
         self.understood += [each for each in found if each not in self.understood]
         return value
 
-    def reads(self, texts: TextTable) -> None:
-        """Register texts whose words students may read."""
-        self.words.append(texts)
-
     def get(self, kind: type[Kind[P]]) -> P | None:
         """The prepared data of a kind, prepared now if it has not been; None where there is none."""
         if kind.key not in self.data:
@@ -181,10 +183,6 @@ class Preparation:
             self.data[kind.key] = value and self._understood(lambda: value.reader.prepare(self))
         known: P | None = self.data[kind.key]
         return known
-
-    def provide(self, kind: type[Kind[P]], value: P) -> None:
-        """Add prepared data of another kind than the one that is being prepared."""
-        self.data[kind.key] = value
 
     @cached_property
     def barrier(self) -> Barrier:
@@ -204,12 +202,9 @@ class Preparation:
         return count_rows(self.workspace, examples)
 
     @cached_property
-    def _pydocs(self) -> Any:
-        return read_pydocs(self.experiment, self.workspace, refresh=self.refresh)
-
     def pydocs(self) -> Any:
-        """The selection from the corpus ``pydocs`` that the experiment's kinds ask for, read once."""
-        return self._pydocs
+        """The selection from the corpus ``pydocs`` that the experiment's kinds ask for."""
+        return read_pydocs(self.experiment, self.workspace, refresh=self.refresh)
 
     @cached_property
     def _measures(self) -> list[Measure]:
@@ -284,11 +279,7 @@ class Preparation:
         return counted(setting, self.workspace)
 
     def make(self, *asked: object) -> None:
-        """Make what is asked for and what that reads; nothing else.
-
-        Args:
-            asked: Stages, suites, stores, or whatever else names what is to be made.
-        """
+        """Make the stages, suites or stores that are asked for, and what they read; nothing else."""
         stores = of_kind(Store, missing(asked, self.workspace.finished))
         decided = ((each, self.runtimes.decide(each)) for each in stores)
         self._decided |= {each.fingerprint: chosen for each, chosen in decided if chosen != each}
@@ -367,12 +358,7 @@ def teacher_store(
 ) -> TableStore:
     """A teacher's vectors of texts of a role: with the prompt that the teacher wants for that role.
 
-    Args:
-        texts: The texts.
-        teacher: The teacher, or several.
-        role: The texts' role.
-        lengths: Tokens per text that each of them reads.
-        compute: Precision of a forward pass.
+    ``lengths`` has the tokens per text that each of several teachers reads.
     """
     stores = []
     for member, length in zip(teacher.members, lengths, strict=True):
@@ -382,36 +368,18 @@ def teacher_store(
 
 
 def prepare(
-    experiment: Experiment,
-    workspace: Workspace,
-    embedding: Embedding,
-    *,
-    refresh: bool = False,
-    teacher: Teacher | None = None,
+    experiment: Experiment, workspace: Workspace, embedding: Embedding, *, refresh: bool = False
 ) -> Prepared:
-    """Read all of an experiment's data, run the teacher once over it, and mine; skip what exists.
-
-    Args:
-        experiment: The experiment.
-        workspace: Where everything is found and put.
-        embedding: Where the teacher runs.
-        refresh: Whether corpora are read again.
-        teacher: The experiment's teacher, where it has been found already; None finds it, which reads all of
-            its weights or vectors, or asks its endpoint.
-    """
-    context = Preparation(experiment, workspace, embedding, refresh, found=teacher)
+    """Read all of an experiment's data, run the teacher once over it, and mine; skip what exists."""
+    context = Preparation(experiment, workspace, embedding, refresh)
     return context.finish(context.setting, context.test)
 
 
 def compute_of(workspace: Workspace, teacher: Teacher, device: str, asked: str) -> str:
-    """Settle the precision of teacher and training.
+    """Settle the precision of teacher and training: ``float32`` or ``bfloat16`` where one is asked for.
 
-    Args:
-        workspace: Holds notes on the stores of earlier commands, its own and those of other nodes.
-        teacher: The teacher.
-        device: Where teacher and students run.
-        asked: ``float32``, ``bfloat16``, or ``auto``: that of the teacher's stores, whichever machine made
-            them, and without any what the device multiplies fastest.
+    With ``auto`` it is that of the teacher's stores, whichever machine made them, by the notes of earlier
+    commands here and on other nodes; without any it is what the device multiplies fastest.
     """
     own = resolve_compute(device, asked)
     if asked != "auto":

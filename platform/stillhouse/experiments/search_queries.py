@@ -82,7 +82,7 @@ class SearchReader(Reader[SearchCollection, SearchData]):
     def prepare(self, context: "Preparation") -> SearchData:
         """Read the collections, and name the pool that dev queries search, if there is one."""
         task, pool = self._task(context), None
-        dev, test = (task.dev, task.test) if task else (context.pydocs().dev, context.pydocs().test)
+        dev, test = (task.dev, task.test) if task else (context.pydocs.dev, context.pydocs.test)
         if self.kind.dev_pool:
             queries, passages = context.store(dev.queries, QUERY), context.store(dev.passages, DOCUMENT)
             pool = Pool(dev, queries, passages, self.kind.dev_pool)

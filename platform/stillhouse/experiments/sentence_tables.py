@@ -52,7 +52,9 @@ class SentenceReader(Reader[Sentences, SentenceData]):
 
     def measured(self, context: "Preparation") -> dict[str, list[str]]:
         """The sentences of STS; those of agreement are held out of the corpus once it is read."""
-        texts = list(_sts_texts(context.experiment.selection.data_root))
+        root = context.experiment.selection.data_root
+        splits = [split for split in ("dev", "test") if root and sts_sets(root, split)]
+        texts = [text for split in splits for text in STS(resolve_sts(root, split)).row_of]
         return {"sts": texts} if texts else {}
 
     def read(self, context: "Preparation") -> tuple[Texts, Texts, Texts]:
@@ -64,7 +66,7 @@ class SentenceReader(Reader[Sentences, SentenceData]):
             return _read_mix(kind, context)
         barrier = context.barrier
         if kind.is_pydocs:
-            docs = context.pydocs()
+            docs = context.pydocs
             barrier.declare("agreement", [docs.dev_sentences, docs.test_sentences])
             return barrier.without_texts(docs.sentences), docs.dev_sentences, docs.test_sentences
         options = read_options(kind, context)
@@ -87,7 +89,7 @@ class SentenceReader(Reader[Sentences, SentenceData]):
             train, counts = augment_table(kind.augmentation, context.barrier, train, device)
             context.facts |= counts
         store = _store(context, kind, kind.key, train)
-        context.reads(store.texts)
+        context.words.append(store.texts)
         return SentenceData(store, rows=context.rows(store.texts), role=kind.role)
 
     def measures(self, context: "Preparation") -> Iterator[Measure]:
@@ -138,9 +140,7 @@ class SentenceReader(Reader[Sentences, SentenceData]):
 def read_options(source: Sentences | Source, context: "Preparation | None" = None) -> ReadOptions:
     """The options of reading a corpus; values that no text can satisfy are refused.
 
-    Args:
-        source: Sentences of one corpus, or one of several.
-        context: Knows the student, whose tokens count where texts are cut or packed; None counts words alone.
+    The context knows the student, whose tokens count where texts are cut or packed; None counts words alone.
 
     Raises:
         BadInput: See `ReadOptions`.
@@ -162,17 +162,10 @@ def read_options(source: Sentences | Source, context: "Preparation | None" = Non
     )
 
 
-def _sts_texts(root: str) -> Iterator[str]:
-    """The sentences of the STS sets that a data root has, of dev and of the locked test."""
-    for split in ("dev", "test") if root else ():
-        if sts_sets(root, split):
-            yield from STS(resolve_sts(root, split)).row_of
-
-
 def _read_mix(sentences: Sentences, context: "Preparation") -> tuple[Texts, Texts, Texts]:
     """Read the sources, and hold texts of each out to measure agreement with the teacher."""
     if sentences.is_pydocs:
-        docs = context.pydocs()
+        docs = context.pydocs
         context.barrier.declare("pydocs", [docs.dev_sentences, docs.test_sentences])
     mixed = mix_texts(
         context.workspace,
@@ -189,7 +182,7 @@ def _read_mix(sentences: Sentences, context: "Preparation") -> tuple[Texts, Text
 
 
 def _opened(source: Source, context: "Preparation") -> MixSource:
-    corpus = context.pydocs().sentences if source.corpus == PYDOCS and source.share else source.corpus
+    corpus = context.pydocs.sentences if source.corpus == PYDOCS and source.share else source.corpus
     return MixSource(corpus, source.share, read_options(source, context))
 
 

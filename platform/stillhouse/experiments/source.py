@@ -1,15 +1,11 @@
 """One of several corpora that are trained on together."""
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
 
 from stillhouse.core.errors import require
 from stillhouse.core.roles import ROLES
 from stillhouse.core.type_casts import check_types
 from stillhouse.experiments.columns import Columns
-
-if TYPE_CHECKING:
-    pass
 
 PYDOCS = "pydocs"
 _OF_A_MIX = ("corpus", "share", "role")
@@ -58,10 +54,9 @@ class Source(Columns):
             role=self.role,
         )
         if self.corpus == PYDOCS:
-            taken = {
-                each.name: getattr(self, each.name) for each in fields(self) if each.name not in _OF_A_MIX
-            }
             changed = {
-                f.name: taken[f.name] for f in fields(self) if taken.get(f.name, f.default) != f.default
+                each.name: getattr(self, each.name)
+                for each in fields(self)
+                if each.name not in _OF_A_MIX and getattr(self, each.name) != each.default
             }
             require(not changed, "pydocs must be taken as it is: its sentences are chosen already", **changed)

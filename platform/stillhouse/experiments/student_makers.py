@@ -24,9 +24,7 @@ C = TypeVar("C", bound=StudentChoice)
 class StudentMaker(Generic[C]):
     """The part of a kind of student that reads checkpoints, and so imports what is heavy.
 
-    Args:
-        choice: The value.
-        teacher: Whose checkpoint the student starts from, unless it names another, and whose head it has.
+    The student starts from the teacher's checkpoint, unless it names another, and has the teacher's head.
     """
 
     def __init__(self, choice: C, teacher: Teacher) -> None:
@@ -76,11 +74,7 @@ class StudentMaker(Generic[C]):
         return head._replace(normalize=head_of(self.teacher).normalize)
 
     def length(self, longest: int) -> int:
-        """Tokens per text that the student reads.
-
-        Args:
-            longest: Tokens per text that the teacher reads.
-        """
+        """Tokens per text that the student reads, where the teacher reads ``longest``."""
         choice = self.choice
         if choice.max_length or not choice.checkpoint:
             return choice.max_length or longest

@@ -78,7 +78,7 @@ class TaskReader(Reader[LabelledTask, TaskData]):
         """The rows that nothing measures."""
         task, _ = context.once(self.read)
         rows = unmeasured_rows(context.barrier, task.examples, task_name(self.kind.name), self.kind.root)
-        context.reads(rows.columns["text"])
+        context.words.append(rows.columns["text"])
         return replace(task, examples=rows)
 
     def complete(self, value: TaskData, context: "Preparation") -> TaskData:
@@ -97,18 +97,14 @@ def measured_splits(task: str, root: str) -> list[LabelledData]:
         BadInput: A file of dev is missing.
     """
     splits = TASKS[task].files
-    dev = resolve_task(task, root, "dev" if "dev_matched" not in splits else _mnli_dev(root))
+    matched = "dev_matched" in splits and (Path(root) / "dev_matched.tsv").is_file()
+    dev = resolve_task(task, root, "dev_matched" if matched else "dev")
     public = any((Path(root) / name).is_file() for name in splits.get("test", ()))
     return [dev, resolve_task(task, root, "test")] if public else [dev]
 
 
 def read_labelled_task(workspace: Workspace, given: str, root: str) -> tuple[TaskData, tuple[Spec[Any], ...]]:
     """Read the training rows, with evaluators of the dev rows and, where they are public, of the test rows.
-
-    Args:
-        workspace: Where the texts are written.
-        given: Name of the task.
-        root: Folder of its files.
 
     Raises:
         BadInput: The task is unknown, or one of its files is missing.
@@ -131,12 +127,6 @@ def unmeasured_rows(barrier: Barrier, examples: Examples, task: str, root: str) 
     """Leave out the rows that a split of the task measures, and those that name a text of another evaluator.
 
     A pair is compared whole, in either order: the published train and dev rows of QQP share questions.
-
-    Args:
-        barrier: What is measured with, the splits of the task under its name.
-        examples: The rows that `task_examples` wrote.
-        task: Name of the task.
-        root: Folder of its files.
     """
     splits = measured_splits(task, root)
 
@@ -175,10 +165,6 @@ def task_examples(workspace: Workspace, data: LabelledData) -> Examples:
     return write_task_rows(workspace, rows, f"{data.task}-{data.split}", {"task": data.task})
 
 
-def _mnli_dev(root: str) -> str:
-    return "dev_matched" if (Path(root) / "dev_matched.tsv").is_file() else "dev"
-
-
 def write_task_rows(
     workspace: Workspace, rows: Sequence[Row], label: str, origin: Mapping[str, Any]
 ) -> Examples:
@@ -202,12 +188,8 @@ def write_task_rows(
 def augmented_rows(barrier: Barrier, examples: Examples, wordnet: str, *, copies: int, most: int) -> Examples:
     """Write the rows of a task and varied ones, which have no label: the transfer set of Tang et al. (TS).
 
-    Args:
-        barrier: What is measured with, which no varied row may name; they are written to its workspace.
-        examples: The rows that `write_task_rows` wrote, or a share of them.
-        wordnet: Folder with the YAML files of Open English WordNet, whose parts of speech are the tags.
-        copies: Attempts to vary each row.
-        most: Number of rows after which no more are varied; 0 means no limit.
+    No varied row may name what is measured with. The tags are the parts of speech of Open English WordNet.
+    There are ``copies`` attempts to vary each row, until there are ``most`` rows; 0 means no limit.
 
     Raises:
         BadInput: The folder has no WordNet.

@@ -41,18 +41,12 @@ def with_weights(hyper_parameters: type, names: Iterable[str]) -> type:
     weights = [(name, float, dataclasses.field(default=1.0)) for name in names if is_weight(name)]
     if not weights:
         return hyper_parameters
-    made = dataclasses.make_dataclass(
-        hyper_parameters.__name__, weights, bases=(hyper_parameters,), frozen=True
-    )
-    return made
+    name = hyper_parameters.__name__
+    return dataclasses.make_dataclass(name, weights, bases=(hyper_parameters,), frozen=True)
 
 
 def weighted(setting: Setting, values: Mapping[str, Any]) -> Setting:
     """The setting with the weights that hyper-parameters name; the same where they name none.
-
-    Args:
-        setting: The setting, with the experiment's own weights.
-        values: Hyper-parameters by name, those of the method among them.
 
     Raises:
         BadInput: A weight is negative, all are 0, or there is no such teacher.

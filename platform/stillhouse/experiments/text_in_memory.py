@@ -24,13 +24,7 @@ _PASSED_ON = (str, int, float, bool)
 
 @dataclass(frozen=True)
 class Held:
-    """Rows that have been checked; it prints as ``60,000 texts``.
-
-    Attributes:
-        lines: The rows as JSON lines.
-        what: What they are: ``texts`` or ``pairs``.
-        sha256: Hash of the lines.
-    """
+    """Rows that have been checked, as JSON lines with their hash; it prints as ``60,000 texts``, or pairs."""
 
     lines: tuple[str, ...] = field(compare=False)
     what: str
@@ -118,12 +112,7 @@ def held_rows(given: Any) -> Held:
 
 
 def in_files(experiment: "Experiment", root: Path) -> "Experiment":
-    """The same experiment with the path of a file for all text in memory, which is written into a workspace.
-
-    Args:
-        experiment: The experiment.
-        root: The workspace's folder.
-    """
+    """The same experiment with the path of a file for all text in memory, which is written below ``root``."""
     data = tuple(_in_file(kind, root) for kind in experiment.data)
     return experiment if data == experiment.data else replace(experiment, data=data)
 

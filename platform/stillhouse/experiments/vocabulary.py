@@ -1,6 +1,6 @@
 """Word vectors for the words of training texts."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -29,9 +29,7 @@ VERSION = 2
 class WordTable:
     """The words of some texts with their vectors: an artifact that is a model, which students begin with.
 
-    Attributes:
-        label: Whether the vectors are published ones, or the words are counted.
-        fingerprint: Identifies the source, the texts and the seed.
+    Its label says whether the vectors are published ones or the words are counted.
     """
 
     label: str
@@ -72,14 +70,10 @@ def word_vectors(
     *,
     further: int = FURTHER,
 ) -> Model:
-    """Write the vectors of the words in some texts: published ones, or random ones that are learned.
+    """Write the vectors of the words in some texts: a file's, or with `COUNT` or no source random ones.
 
-    Args:
-        workspace: Where the folder will be.
-        source: A file such as GloVe's; `COUNT` or nothing takes the words of the texts.
-        tables: The texts.
-        seed: Seed of random vectors.
-        further: Number of words of a file that are kept although the texts do not hold them; -1 keeps all.
+    ``further`` is the number of words of a file that are kept although the texts do not hold them; -1 keeps
+    all.
 
     Raises:
         BadInput: The file is missing or malformed, or holds none of the words.
@@ -96,14 +90,16 @@ def word_vectors(
     words = WordTable("published" if published else "counted", fingerprint(signature))
 
     def make(folder: Path) -> dict[str, Any]:
-        counted = count_words(_texts(workspace, tables), limit=0 if published else MOST_WORDS)
+        texts = (text for table in tables for text in open_texts(workspace, table))
+        counted = count_words(texts, limit=0 if published else MOST_WORDS)
         if published:
             written = write_vectors(source, folder, keep=set(counted), further=further, seed=seed)
             shared = sum(word in counted for word in written)
+            share = sum(counted.get(word, 0) for word in written) / max(1, sum(counted.values()))
             say(
                 f"  {len(written):,} word vectors of {Path(source).name} in {folder}: they cover "
                 f"{shared:,} of the {len(counted):,} words of the texts, "
-                f"{100 * _share(counted, written):.1f} % of their occurrences"
+                f"{100 * share:.1f} % of their occurrences"
             )
         else:
             write_vocabulary(counted, folder, dim=DIM, seed=seed)
@@ -111,13 +107,3 @@ def word_vectors(
         return {"source": source, "texts": signature["texts"]}
 
     return resolve_model(str(make_once(workspace, words, make)))
-
-
-def _share(counted: Mapping[str, int], written: Iterable[str]) -> float:
-    """The share of all occurrences that are of words with a vector."""
-    return sum(counted.get(word, 0) for word in written) / max(1, sum(counted.values()))
-
-
-def _texts(workspace: "Workspace", tables: Sequence[TextTable]) -> Iterator[str]:
-    for table in tables:
-        yield from open_texts(workspace, table)

@@ -18,12 +18,7 @@ from stillhouse.values.stage import DevSuite
 
 @dataclass(frozen=True)
 class WithTeacher:
-    """An experiment whose teacher has been found.
-
-    Attributes:
-        experiment: The experiment.
-        teacher: Its teacher, whose folder states the length where the experiment does not.
-    """
+    """An experiment whose teacher has been found; its folder states the length if the experiment does not."""
 
     experiment: Experiment
     teacher: Teacher

@@ -42,7 +42,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from stillhouse.core.errors import BadInput, nearest, require
-from stillhouse.core.identity import Spec
 from stillhouse.core.modules import load_module, module_names
 from stillhouse.core.other_words import in_our_words
 from stillhouse.experiments.budget import Budget
@@ -157,11 +156,7 @@ def with_defaults(method: Method, experiment: Experiment) -> Experiment:
 def kinds_read(method: Method, hp: Any, experiment: Experiment, setting: Setting) -> set[str]:
     """Name the kinds of data that a plan reads: a method's own, and those that its dev suite measures with.
 
-    Args:
-        method: What plans.
-        hp: Its hyper-parameters.
-        experiment: The data.
-        setting: What `WithTeacher.sketch` gives for it.
+    The setting is what `WithTeacher.sketch` gives for the experiment.
     """
     measured = any(stage.dev == setting.dev for stage in method.plan(hp, setting).chain())
     needs = {need.kind.key for need in needed(method.needs)}
@@ -170,13 +165,9 @@ def kinds_read(method: Method, hp: Any, experiment: Experiment, setting: Setting
 
 @dataclass(frozen=True)
 class PresetValue:
-    """A hyper-parameter in every preset of a method, and where its values come from.
+    """A hyper-parameter's values by preset, and where the text and the authors' code state them.
 
-    Attributes:
-        name: Its name.
-        values: Its value by preset.
-        text_source: Where the text states it.
-        code_source: Where the authors' code states it; empty without a preset ``repo``.
+    The source in code is empty without a preset ``repo``.
     """
 
     name: str
@@ -189,13 +180,12 @@ class PresetValue:
         """True if the code differs from the text."""
         return bool(self.values.get("repo", self.values["paper"]) != self.values["paper"])
 
-    def source(self, preset: str) -> str:
-        """Return the source of a preset's value."""
-        return self.code_source if preset == "repo" else self.text_source
-
     def as_json(self) -> dict[str, Any]:
         """The value and its source by preset, as ``--json`` writes them."""
-        sources = {f"{preset}_source": self.source(preset) for preset in self.values}
+        sources = {
+            f"{preset}_source": self.code_source if preset == "repo" else self.text_source
+            for preset in self.values
+        }
         return {"name": self.name, **self.values, **sources, "differs": self.differs}
 
 
@@ -256,19 +246,21 @@ def check_needs(method: Method, experiment: Experiment) -> None:
 def probe(method: Method, hp: Any, setting: Setting, *, layers: int) -> None:
     """Plan and build the objectives, so that a bad value is refused before any work.
 
-    Args:
-        method: The method whose plan is made.
-        hp: Its hyper-parameters.
-        setting: The result of `WithTeacher.sketch`: the data need not exist.
-        layers: Number of layers of the model that the student starts from.
+    The setting is what `WithTeacher.sketch` gives: the data need not exist. ``layers`` is the number of
+    layers of the model that the student starts from.
 
     Raises:
-        BadInput: A value that a stage, an optimiser or a loss refuses, or a layer past the model.
+        BadInput: A value that a stage, an optimiser or a loss refuses, a layer past the model, or a recurrent
+            unit that does not divide its depth.
     """
     for stage in method.plan(hp, setting).chain():
         _check_runnable(method, stage)
         stage.objective.build(student_dim=4, teacher_dim=4)
-        check_student(stage.student, layers)
+        given = stage.student.kwargs
+        if given.get("layers"):
+            checked_layers(given["layers"], layers)
+        if "unit" in given:
+            checked_repeats(given["unit"], given.get("repeats"), layers)
 
 
 def _check_runnable(method: Method, stage: Stage) -> None:
@@ -283,26 +275,10 @@ def _check_runnable(method: Method, stage: Stage) -> None:
     )
 
 
-def check_student(student: Spec[Any], layers: int) -> None:
-    """Refuse layers or a recurrent unit that the model does not have.
-
-    Raises:
-        BadInput: A layer past the model, or a unit that does not divide its depth.
-    """
-    if student.kwargs.get("layers"):
-        checked_layers(student.kwargs["layers"], layers)
-    if "unit" in student.kwargs:
-        checked_repeats(student.kwargs["unit"], student.kwargs.get("repeats"), layers)
-
-
 def check_fraction(method: Method, hp: object, setting: Setting, budget: Budget) -> None:
     """Refuse a share of rows that a method does not train on.
 
-    Args:
-        method: The method whose plan is made.
-        hp: Its hyper-parameters.
-        setting: All of the data; what `WithTeacher.sketch` gives will do.
-        budget: Which share of which rows.
+    The setting has all of the data; what `WithTeacher.sketch` gives will do.
 
     Raises:
         BadInput: The plan is the same at every share.

@@ -45,12 +45,7 @@ SUPERVISED = Baseline("InfoNCE alone", method="simcse", rates={"learning_rate": 
 
 
 def plain_bilstm(method: str = "bilstm_kd", **named: str) -> Baseline:
-    """The BiLSTM without a teacher, on the labels alone.
-
-    Args:
-        method: The method that trains it; empty for `bilstm_kd` itself.
-        named: Its hyper-parameters that the method has under another name.
-    """
+    """The BiLSTM without a teacher, on the labels alone; ``method`` and ``named`` are those of `Baseline`."""
     return Baseline(
         "plain BiLSTM",
         method=method,

@@ -117,7 +117,6 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         BadInput: The task has no pairs with two classes, which cosines need, or no augmented rows.
     """
     task = setting[LabelledTask]
-    assert task is not None, "a method that needs a task declares it"
     student = bilstm(setting, hp)
     optimizer = optimizer_of(hp, hp.learning_rate)
     if hp.fits == "cosines":

@@ -212,7 +212,7 @@ def _first_stages(hp: HyperParameters, setting: Setting, student: Spec[Any], sha
     reading: dict[str, Any] = {"max_length": setting.max_length, "prompt": setting.prompts.plain}
     stores = {
         column: Store(table, assistant, compute=setting.autocast, **reading)
-        for column, table in _examples(setting).columns.items()
+        for column, table in setting[Parallel].examples.columns.items()
     }
     return _stage(hp, setting, "student", student, regression, stores, start_from=before)
 
@@ -235,7 +235,7 @@ def _stage(
         label=label,
         student=student,
         objective=objective,
-        examples=examples or _examples(setting),
+        examples=examples or setting[Parallel].examples,
         stores=stores,
         epochs=epochs,
         batch_size=hp.batch_size,
@@ -270,7 +270,3 @@ def _head(setting: Setting) -> dict[str, Any]:
 
 def _teacher(setting: Setting) -> dict[str, TableStore]:
     return {"source": setting[Parallel].store}
-
-
-def _examples(setting: Setting) -> Examples:
-    return setting[Parallel].examples

@@ -11,7 +11,8 @@ from stillhouse.methods.stages import Schedule, as_of_bert, stage_of
 from stillhouse.methods.two_stages import distilled
 from stillhouse.objectives.classified import Classified
 from stillhouse.objectives.matching import CosineApproximation
-from stillhouse.students.bilstm import POOLINGS, BiLSTMStudent
+from stillhouse.students.bilstm import BiLSTMStudent
+from stillhouse.students.lstm import POOLINGS
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.values.data import Examples, Recorded
 from stillhouse.values.setting import Setting, TaskData
@@ -101,11 +102,7 @@ def approximated(
 ) -> Stage:
     """Plan SRA's first stage: the student approximates the teacher's vectors of unlabelled text (eq. 1).
 
-    Args:
-        setting: Sentences, budget, dev suite.
-        optimizer: The optimiser and its schedule.
-        student: The student to train.
-        batch_size: Global batch size, cut to the budget.
+    The global batch is cut to the budget.
     """
     return distilled(
         setting,
@@ -135,19 +132,10 @@ def classified(
 ) -> Stage:
     """Plan a stage on a task: ``(1 − kd_weight) CE(labels, z) + kd_weight MSE(z, teacher's logits)``.
 
-    Args:
-        setting: Budget, seed and the rest that all stages share.
-        task: Rows, number of classes, dev suite.
-        optimizer: The optimiser and its schedule.
-        student: The student to train, together with a classifier.
-        batch_size: Global batch size, cut to the budget.
-        head_hidden: Units of the hidden layer of the classifier.
-        dropout: Dropout of the classifier.
-        label: Name of the stage.
-        examples: Rows to read instead of the task's, such as rows with logits.
-        kd_weight: Weight of the logits.
-        budget: Examples; 0 takes the setting's budget for fine-tuning.
-        before: The stage whose student it continues to train.
+    The student is trained together with a classifier, whose hidden layer has ``head_hidden`` units and whose
+    dropout is given. The stage reads ``examples`` instead of the task's rows, such as rows with logits. It
+    continues the student of the stage ``before``. The global batch is cut to the budget; a budget of 0 is
+    the setting's for fine-tuning.
     """
     head = spec(
         ClassificationHead,
@@ -172,22 +160,6 @@ def classified(
     )
 
 
-def teacher(setting: Setting, task: TaskData, *, learning_rate: float, batch_size: int, budget: int) -> Stage:
-    """Plan the fine-tuning of the setting's teacher, all layers, as BERT's: AdamW with 10 % warm-up."""
-    whole = spec(TransformerStudent, base=setting.teacher, pooling="own", normalize=False, seed=setting.seed)
-    return classified(
-        setting,
-        task,
-        as_of_bert(learning_rate),
-        student=whole,
-        batch_size=batch_size,
-        head_hidden=256,
-        dropout=0.1,
-        label="teacher",
-        budget=budget,
-    )
-
-
 def transfer_rows(task: TaskData, augment: str) -> Examples:
     """Return the task's rows; with ``augment = ts``, followed by the augmented ones.
 
@@ -207,21 +179,22 @@ def transfer_rows(task: TaskData, augment: str) -> Examples:
 def transferred(setting: Setting, task: TaskData, values: Transfer) -> Examples:
     """Return the rows of a student's stage: with a fine-tuned teacher's logits, unless their weight is 0.
 
-    The logits are recorded once, whichever students read them.
-
-    Args:
-        setting: The teacher, its budget and seed.
-        task: The rows; the teacher learns their labels.
-        values: The hyper-parameters of the transfer.
+    The teacher is fine-tuned on the task, all layers, as BERT is: AdamW with 10 % warm-up. Its logits are
+    recorded once, whichever students read them.
     """
     rows = transfer_rows(task, values.augment)
     if values.kd_weight == 0:
         return rows
-    tutor = teacher(
+    whole = spec(TransformerStudent, base=setting.teacher, pooling="own", normalize=False, seed=setting.seed)
+    tutor = classified(
         setting,
         task,
-        learning_rate=values.teacher_learning_rate,
+        as_of_bert(values.teacher_learning_rate),
+        student=whole,
         batch_size=values.teacher_batch_size,
+        head_hidden=256,
+        dropout=0.1,
+        label="teacher",
         budget=values.teacher_budget,
     )
     columns = (*rows.values, "logits")

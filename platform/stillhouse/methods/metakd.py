@@ -29,14 +29,12 @@ from stillhouse.losses.regression import MSE
 from stillhouse.methods.baselines import SUPERVISED
 from stillhouse.methods.stages import gives_unit_length, optimizer_of, student_of
 from stillhouse.methods.two_stages import (
-    FINETUNING_SOURCES,
-    LEARNING_RATE_SOURCE,
+    TEXT_SOURCES,
     Finetuned,
     by_size,
     distilled,
     finetuned,
     supervised,
-    text_only,
 )
 from stillhouse.objectives.contrasts import MetaDistillation
 from stillhouse.values.setting import Setting
@@ -83,18 +81,11 @@ class HyperParameters(Finetuned):
 
 PRESETS = by_size(HyperParameters())
 SOURCES = {
-    "learning_rate": (LEARNING_RATE_SOURCE,),
-    "batch_size": ("DistilCSE section 4.2",),
+    **TEXT_SOURCES,
     "temperature": ("an adaptation; τ of the fine-tuning",),
     "beta": ("an adaptation; ours",),
     "text": ("an adaptation; ours",),
     "head_epochs": ("an adaptation; ours",),
-    **text_only(FINETUNING_SOURCES),
-    "optimizer": ("DistilCSE section 4.2: Adam",),
-    "weight_decay": ("DistilCSE section 4.2: Adam",),
-    "warmup": ("not printed; ours",),
-    "decay": ("not printed; ours",),
-    "clip_norm": ("not printed; ours",),
 }
 """Source of each preset's value."""
 

@@ -32,13 +32,11 @@ from stillhouse.methods.stages import (
     student_of,
 )
 from stillhouse.methods.two_stages import (
-    FINETUNING_SOURCES,
-    LEARNING_RATE_SOURCE,
+    TEXT_SOURCES,
     Finetuned,
     by_size,
     distilled,
     finetuned,
-    text_only,
 )
 from stillhouse.objectives.matching import PatientRegression
 from stillhouse.students.backbone import layer_count
@@ -78,17 +76,10 @@ class HyperParameters(Finetuned):
 
 PRESETS = by_size(HyperParameters())
 SOURCES = {
-    "learning_rate": (LEARNING_RATE_SOURCE,),
-    "batch_size": ("DistilCSE section 4.2",),
+    **TEXT_SOURCES,
     "beta": ("not printed in DistilCSE; ours",),
     "match": ("not printed in DistilCSE; PKD-Skip (ours: a projection where the hidden sizes differ)",),
     "match_final": ("the paper leaves the last layer to the output loss",),
-    **text_only(FINETUNING_SOURCES),
-    "optimizer": ("DistilCSE section 4.2: Adam",),
-    "weight_decay": ("DistilCSE section 4.2: Adam",),
-    "warmup": ("not printed; ours",),
-    "decay": ("not printed; ours",),
-    "clip_norm": ("not printed; ours",),
 }
 """Source of each preset's value."""
 

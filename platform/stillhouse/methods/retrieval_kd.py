@@ -43,11 +43,12 @@ from stillhouse.methods.baselines import Baseline
 from stillhouse.methods.stages import Schedule, as_of_bert, optimizer_of, stage_of
 from stillhouse.objectives.ranking import JoinedCandidates, LabelledCandidates
 from stillhouse.students.coattention import CoattentionScorer
+from stillhouse.students.lstm import POOLINGS
 from stillhouse.students.pair_transformer import TransformerScorer
-from stillhouse.students.towers import POOLINGS, SeparateTowers, SimpleCNN, SimpleLSTM
-from stillhouse.values.data import Examples, Model, RankingTask, Sampled, Scored
+from stillhouse.students.towers import SeparateTowers, SimpleCNN, SimpleLSTM
+from stillhouse.values.data import Examples, Model, RankingTask, Scored, sample
 from stillhouse.values.setting import Setting
-from stillhouse.values.stage import Optimizer, Stage
+from stillhouse.values.stage import Stage
 
 PAPER = "Shakeri et al., Knowledge Distillation in Document Retrieval, arXiv:1911.11065"
 PRUNABLE_FROM = "retrieval_kd"
@@ -185,7 +186,6 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         BadInput: There are fewer claims than a batch has, or a published teacher is required but not given.
     """
     task = setting[Claims]
-    assert task is not None, "a method that needs claims declares it"
     require(
         task.rows >= hp.batch_size,
         "number of training claims >= batch_size",
@@ -196,22 +196,12 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
     )
     examples = _scored(hp, setting, task) if hp.alpha > 0 else task.examples
     if task.fraction < 1:
-        examples = Examples(
-            task.examples.columns,
-            Sampled(examples, task.fraction),
-            label=examples.label,
-            values=examples.values,
-        )
-    objective = spec(
-        JoinedCandidates,
-        joiner=spec(Joiner, kind=hp.joiner),
-        loss=hp.loss(),
-    )
+        examples = sample(examples, task.fraction)
     return stage_of(
         setting,
         label="retrieval_kd",
         student=_tower(hp, setting),
-        objective=objective,
+        objective=spec(JoinedCandidates, joiner=spec(Joiner, kind=hp.joiner), loss=hp.loss()),
         examples=examples,
         batch_size=hp.batch_size,
         optimizer=optimizer_of(hp, hp.learning_rate),
@@ -239,6 +229,7 @@ def _teacher(hp: HyperParameters, setting: Setting, task: RankingTask) -> Stage:
     if hp.teacher_model == "transformer":
         kept = {name: setting.student.kwargs.get(name) for name in ("base", "layers", "dropout")}
         scorer = spec(TransformerScorer, **kept, seed=setting.seed)
+        optimizer = as_of_bert(hp.teacher_learning_rate or 3e-5)
     else:
         scorer = spec(
             CoattentionScorer,
@@ -248,6 +239,7 @@ def _teacher(hp: HyperParameters, setting: Setting, task: RankingTask) -> Stage:
             dropout=hp.dropout,
             seed=setting.seed,
         )
+        optimizer = optimizer_of(hp, hp.teacher_learning_rate or 1e-3)
     return stage_of(
         setting,
         label="teacher",
@@ -256,16 +248,9 @@ def _teacher(hp: HyperParameters, setting: Setting, task: RankingTask) -> Stage:
         examples=task.examples,
         budget=hp.teacher_budget,
         batch_size=hp.teacher_batch_size,
-        optimizer=_teacher_optimizer(hp),
+        optimizer=optimizer,
         dev=task.dev,
     )
-
-
-def _teacher_optimizer(hp: HyperParameters) -> Optimizer:
-    """Return BERT's optimiser and schedule for a transformer, and the student's schedule for others."""
-    if hp.teacher_model == "transformer":
-        return as_of_bert(hp.teacher_learning_rate or 3e-5)
-    return optimizer_of(hp, hp.teacher_learning_rate or 1e-3)
 
 
 def _tower(hp: HyperParameters, setting: Setting) -> Spec[Any]:

@@ -87,7 +87,6 @@ def check(hp: HyperParameters, student: Spec[Any], teacher: Teacher) -> None:
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
     """Plan the distillation, the fine-tuning of the teacher, and the fine-tuning of the student."""
     task = setting[LabelledTask]
-    assert task is not None, "a method that needs a task declares it"
     student = bilstm(setting, hp)
     before = approximated(
         setting, optimizer_of(hp, hp.distil_learning_rate), student=student, batch_size=hp.distil_batch_size

@@ -73,7 +73,7 @@ def stage_of(
         live=live,
         start_from=start_from,
         keeps_objective=keeps_objective,
-        evaluate_every=setting.evaluate_every(budget, batch_size),
+        evaluate_every=setting.every * batch_size or budget // setting.evaluations,
         **shared,
     )
 
@@ -195,10 +195,7 @@ def changed(student: Spec[Any], **changes: Any) -> Spec[Any]:
 def both_normalized(setting: Setting, student: Spec[Any]) -> bool:
     """Return whether a regression must normalise both sides, so that its loss can reach 0.
 
-    Args:
-        setting: Names the teacher.
-        student: The student to train. If its vectors have length 1 and the teacher's do not, both are
-            normalised; otherwise neither is.
+    It must if the student's vectors have length 1 and the teacher's do not.
     """
     return gives_unit_length(student) and not head_of(setting.teacher).normalize
 
@@ -209,11 +206,7 @@ def gives_unit_length(student: Spec[Any]) -> bool:
 
 
 def require_transformer(student: Spec[Any], reason: str) -> None:
-    """Refuse a student of another kind, for a method that cannot use one.
-
-    Args:
-        student: The setting's student.
-        reason: Why the method cannot use another kind, such as "sra trains a BiLSTM of its own".
+    """Refuse a student of another kind, for a reason such as "sra trains a BiLSTM of its own".
 
     Raises:
         BadInput: The student is not a `TransformerStudent`.

@@ -61,9 +61,17 @@ BY_SIZE: dict[str, dict[str, float]] = {
 LEARNING_RATE_SOURCE = "DistilCSE section 4.2: 3e-4 for 52 M and 14 M, 2e-4 for 110 M"
 
 
-def text_only(sources: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Return sources without those in code, for a method without a preset ``repo``."""
-    return {name: each[:1] for name, each in sources.items()}
+TEXT_SOURCES: dict[str, tuple[str, ...]] = {
+    "learning_rate": (LEARNING_RATE_SOURCE,),
+    "batch_size": ("DistilCSE section 4.2",),
+    **{name: sources[:1] for name, sources in FINETUNING_SOURCES.items()},
+    "optimizer": ("DistilCSE section 4.2: Adam",),
+    "weight_decay": ("DistilCSE section 4.2: Adam",),
+    "warmup": ("not printed; ours",),
+    "decay": ("not printed; ours",),
+    "clip_norm": ("not printed; ours",),
+}
+"""Sources in the text alone, for a baseline of DistilCSE's tables without a preset ``repo``."""
 
 
 def by_size(paper: H) -> dict[str, H]:
@@ -84,19 +92,10 @@ def distilled(
     live: Live | None = None,
     following: Stage | None = None,
 ) -> Stage:
-    """Plan a stage on the unlabelled sentences, column ``text``.
+    """Plan a stage on the unlabelled sentences, column ``text``; the arguments are those of `stage_of`.
 
-    Args:
-        setting: Data, budget, dev suite.
-        objective: The objective to minimise.
-        optimizer: The optimiser and its schedule.
-        label: Name of the stage.
-        student: The student to train.
-        batch_size: Global batch size.
-        epochs: Passes over the sentences; 0 takes the setting's budget.
-        cut: Cut the batch to the budget.
-        live: A live teacher, instead of the stored vectors.
-        following: The stage whose student and objective this one continues to train.
+    A live teacher takes the place of the stored vectors. The stage continues to train the student and the
+    objective of the one that it is ``following``.
     """
     return stage_of(
         setting,
@@ -124,13 +123,8 @@ def finetuned(
 ) -> Stage:
     """Plan the fine-tuning of a stage by supervised InfoNCE, DistilCSE eq. 7.
 
-    If the setting has no labelled text, or no budget for it, the stage itself is returned.
-
-    Args:
-        setting: Data, budget, dev suite.
-        before: The stage to fine-tune.
-        values: Learning rate, batch size (cut to the budget), τ, and the schedule of all stages.
-        learnable_scale: Train 1/τ too.
+    If the setting has no labelled text, or no budget for it, the stage itself is returned. The batch is cut
+    to the budget. With ``learnable_scale`` 1/τ is trained too.
     """
     if setting.get(Pairs) is None or setting.finetune_budget == 0:
         return before
@@ -165,17 +159,9 @@ def supervised(
 ) -> Stage:
     """Plan a stage on the labelled text: columns ``query``, ``passage`` and, if present, ``negatives``.
 
-    Args:
-        setting: Data with labelled text, budget, dev suite.
-        objective: The objective to minimise.
-        optimizer: The optimiser and its schedule.
-        student: The student to train.
-        batch_size: Global batch size, cut to the budget.
-        label: Name of the stage.
-        before: The stage whose student it continues to train.
-        epochs: Passes over the pairs; 0 takes the setting's budget.
-        finetunes: Whether that is the budget of the fine-tuning stage, or that of the distillation.
-        with_teacher: Also read the teacher's vectors of the labelled text.
+    The arguments are those of `stage_of`. The global batch is cut to the budget, which is that of the
+    fine-tuning stage, or of the distillation. The stage continues the student of the one ``before``. With
+    ``with_teacher`` it also reads the teacher's vectors of the labelled text.
     """
     return stage_of(
         setting,

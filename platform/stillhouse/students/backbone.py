@@ -21,6 +21,7 @@ from stillhouse.core.model_folder import STATIC, read_folder
 from stillhouse.core.types import Tokens
 from stillhouse.students.cpu.attention import NAME
 from stillhouse.students.cpu.packing import Packing, packed
+from stillhouse.students.words import seeded
 from stillhouse.values.data import Model
 
 if TYPE_CHECKING:
@@ -330,12 +331,8 @@ def fresh(config: "PretrainedConfig", options: dict[str, Any], seed: int) -> "Pr
     from transformers import AutoModel
 
     build: Any = AutoModel.from_config
-    before = torch.get_rng_state()
-    torch.default_generator.manual_seed(seed)
-    try:
+    with seeded(seed):
         model: PreTrainedModel = build(config, dtype=torch.float32, **options)
-    finally:
-        torch.set_rng_state(before)
     return model
 
 

@@ -23,13 +23,10 @@ from stillhouse.students.export.folder_modules import (
     WordEmbeddings,
     require_stock_pooling,
 )
-from stillhouse.students.lstm import MaskedLSTM
+from stillhouse.students.lstm import POOLINGS, MaskedLSTM
 from stillhouse.students.output_head import check_states
-from stillhouse.students.pooling import maximum, mean
 from stillhouse.students.words import seeded
 from stillhouse.values.data import Model
-
-POOLINGS = ("last", "mean", "max")
 
 
 class BiLSTMStudent(nn.Module):
@@ -109,9 +106,7 @@ class BiLSTMStudent(nn.Module):
     def forward(self, tokens: Tokens, words_BTH: Tensor | None = None) -> Encoding:
         """Encode a batch, in float32 also under autocast; a text without words gives zeros.
 
-        Args:
-            tokens: The batch.
-            words_BTH: Its word vectors, if they are looked up already; those of padding do not matter.
+        Word vectors that are looked up already may be given; those of padding do not matter.
 
         Returns:
             ``hidden[0]`` holds the word vectors, (B, T, d); the others are (B, T, 2 · hidden), zeros at
@@ -121,7 +116,8 @@ class BiLSTMStudent(nn.Module):
         states = [self.embed_words(tokens.input_ids_BT) if words_BTH is None else words_BTH]
         states += self.lstm(states[0], mask_BT, self.dropout)
         with torch.autocast(mask_BT.device.type, enabled=False):
-            embedding_BD = torch.tanh(self.projection(self._pooled(states[-1], mask_BT)))
+            pooled_BH = self.lstm.pooled(self.pooling, states[-1], mask_BT)
+            embedding_BD = torch.tanh(self.projection(pooled_BH))
         padding_BT1 = mask_BT.unsqueeze(-1) == 0
         hidden = LazyStates(len(states), lambda layer: states[layer].masked_fill(padding_BT1, 0.0))
         return Encoding(embedding_BD, hidden, mask_BT)
@@ -145,14 +141,6 @@ class BiLSTMStudent(nn.Module):
         if form == STOCK and self.pooling == "last":
             return "it pools the last state of each direction, which no stock module does"
         return UNTIED if form == COMPACT else ""
-
-    def _pooled(self, states_BTH: Tensor, mask_BT: Tensor) -> Tensor:
-        match self.pooling:
-            case "mean":
-                return mean(states_BTH, mask_BT)
-            case "max":
-                return maximum(states_BTH, mask_BT)
-        return self.lstm.last(states_BTH, mask_BT)
 
 
 def _load_words(words: Model) -> Tensor:

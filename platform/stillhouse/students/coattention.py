@@ -86,11 +86,7 @@ class CoattentionScorer(nn.Module):
         self.dropout, self.dim, self.tokenizer = nn.Dropout(dropout), 1, words
 
     def forward(self, claim: Tokens, documents: Tokens) -> Tensor:
-        """Score every claim's own candidates.
-
-        Args:
-            claim: B claims.
-            documents: B · C documents, the C candidates of a claim adjacent.
+        """Score the own candidates of B claims: of B · C documents, the C that are adjacent.
 
         Returns:
             (B, C), float32 or wider; higher is more relevant.

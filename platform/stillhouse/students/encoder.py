@@ -4,7 +4,7 @@ import contextlib
 import copy
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,33 +14,11 @@ from torch import nn
 from stillhouse.core.errors import require
 from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.core.tokenizing import FastTokenizer, pad, token_batches
-from stillhouse.core.types import Encoding, InRoles, Tokens
+from stillhouse.core.types import InRoles
 from stillhouse.students.cpu.attention import optimise_for_cpu
 from stillhouse.students.cpu.products import quick_products
 
 Vectors = npt.NDArray[np.float32]
-
-
-class StudentModule(Protocol):
-    """A student that is a torch module."""
-
-    dim: int
-
-    def __call__(self, tokens: Tokens) -> Encoding:
-        """Encode a batch of tokens."""
-        ...
-
-    def modules(self) -> Iterator[nn.Module]:
-        """Iterate over the module and all its parts."""
-        ...
-
-    def eval(self) -> object:
-        """Turn dropout off."""
-        ...
-
-    def to(self, device: str) -> object:
-        """Move the weights."""
-        ...
 
 
 class StudentEncoder(InRoles):
@@ -54,7 +32,7 @@ class StudentEncoder(InRoles):
 
     def __init__(
         self,
-        student: StudentModule,
+        student: Any,
         tokenizer_path: str | Path,
         max_length: int,
         *,
@@ -66,7 +44,8 @@ class StudentEncoder(InRoles):
         """Wrap a student.
 
         Args:
-            student: Moved to ``device``; not copied, so it may be trained further between two calls.
+            student: A `Student` that is a torch module. It is moved to ``device`` and not copied, so it may
+                be trained further between two calls.
             tokenizer_path: Folder with the tokenizer's files.
             max_length: Tokens per text, special ones included; longer texts are truncated.
             device: Device that the student runs on.
@@ -86,7 +65,7 @@ class StudentEncoder(InRoles):
         student.to(device)
         optimise_for_cpu(student, device)
 
-    def of_tower(self, tower: StudentModule) -> "StudentEncoder":
+    def of_tower(self, tower: Any) -> "StudentEncoder":
         """Return an encoder with the same tokenizer and options for a part of the student."""
         other = copy.copy(self)
         other.student, other.dim = tower, tower.dim
@@ -115,7 +94,7 @@ class StudentEncoder(InRoles):
 
 
 @contextlib.contextmanager
-def inferring(student: "StudentModule | nn.Module", device: str, autocast: str) -> Iterator[None]:
+def inferring(student: nn.Module, device: str, autocast: str) -> Iterator[None]:
     """Run a block in evaluation mode, without gradients, in a given precision; see `evaluating`."""
     precision = torch.autocast(torch.device(device).type, torch.bfloat16, enabled=autocast == "bfloat16")
     with evaluating(student), torch.no_grad(), precision, quick_products(device, autocast):
@@ -123,7 +102,7 @@ def inferring(student: "StudentModule | nn.Module", device: str, autocast: str) 
 
 
 @contextlib.contextmanager
-def evaluating(student: "StudentModule | nn.Module") -> Iterator[None]:
+def evaluating(student: nn.Module) -> Iterator[None]:
     """Run a block in evaluation mode; afterwards every part returns to its own mode."""
     modes = [(module, module.training) for module in student.modules()]
     student.eval()

@@ -21,12 +21,9 @@ class FactorisedEmbedding(nn.Module):
     def __init__(self, table: nn.Embedding, bottleneck: int, scale: float, seed: int) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
-        device = table.weight.device
         self.narrow = nn.Embedding(table.num_embeddings, bottleneck, table.padding_idx, device="meta")
         self.widen = nn.Linear(bottleneck, table.embedding_dim, bias=False, device="meta")
-        if device.type == "meta":
-            return
-        self.to_empty(device=device)
+        self.to_empty(device=table.weight.device)
         nn.init.normal_(self.narrow.weight, std=scale, generator=generator)
         nn.init.normal_(self.widen.weight, std=bottleneck**-0.5, generator=generator)
 

@@ -6,6 +6,11 @@ B  texts    T  words of the longest text    H  width of the inputs    U  units p
 import torch
 from torch import Tensor, nn
 
+from stillhouse.students.pooling import pool
+
+POOLINGS = ("last", "mean", "max")
+"""How the states of a text become one vector: the last of each direction, or the mean or maximum of all."""
+
 
 class MaskedLSTM(nn.Module):
     """LSTM layers in one direction or both, each reading the real words of a text alone.
@@ -20,14 +25,7 @@ class MaskedLSTM(nn.Module):
     """
 
     def __init__(self, width: int, units: int, *, layers: int = 1, bidirectional: bool = True) -> None:
-        """Draw the weights: all layers of the forward direction, then those of the backward one.
-
-        Args:
-            width: H.
-            units: U.
-            layers: Number of stacked layers.
-            bidirectional: Read the text from both ends.
-        """
+        """Draw the weights: all layers of the forward direction, then those of the backward one."""
         super().__init__()
         self.width, self.units, self.dim = width, units, units * (1 + bidirectional)
         widths = [width, *[self.dim] * (layers - 1)]
@@ -70,18 +68,19 @@ class MaskedLSTM(nn.Module):
         return found
 
     def last(self, states_BTU: Tensor, mask_BT: Tensor) -> Tensor:
-        """Take the state of each direction after the whole text, (B, directions · U); zeros without words.
-
-        Args:
-            states_BTU: The states of one layer.
-            mask_BT: 1 for a real word.
-        """
+        """Take the state of each direction after the whole text, (B, directions · U); zeros without words."""
         lengths_B = mask_BT.sum(dim=1)
         rows_B = torch.arange(mask_BT.shape[0], device=mask_BT.device)
         ends_BU = states_BTU[rows_B, (lengths_B - 1).clamp(min=0)]
         if self.bidirectional:
             ends_BU = torch.cat([ends_BU[:, : self.units], states_BTU[:, 0, self.units :]], dim=-1)
         return ends_BU.masked_fill(lengths_B.unsqueeze(-1) == 0, 0.0)
+
+    def pooled(self, pooling: str, states_BTU: Tensor, mask_BT: Tensor) -> Tensor:
+        """Pool the states of one layer by one of `POOLINGS`, (B, directions · U)."""
+        if pooling == "last":
+            return self.last(states_BTU, mask_BT)
+        return pool(pooling, states_BTU, mask_BT)
 
     def stock_weights(self) -> dict[str, Tensor]:
         """Name the weights as torch's own `torch.nn.LSTM` of the same layers and directions does."""

@@ -27,13 +27,8 @@ def make_projection(
 ) -> tuple[nn.Linear | None, Activation | None]:
     """Build W_proj (IBKD, eq. 11), H → D without bias; with a bias and tanh it is HPD's layer.
 
-    It starts as the identity if H = D, so that it changes nothing at first, otherwise orthogonal.
-
-    Args:
-        hidden_size: H.
-        dim: D; None means no projection.
-        activation: ``tanh``, or empty.
-        seed: Seed of the weights. The global random state is left unchanged.
+    It starts as the identity if H = D, so that it changes nothing at first, otherwise orthogonal. Without a D
+    there is none. The global random state is left unchanged.
 
     Raises:
         BadInput: D below 1, unknown activation, or an activation without a projection.

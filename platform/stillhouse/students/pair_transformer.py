@@ -8,7 +8,7 @@ B  claims    C  candidates per claim    M  documents of the batch, B · C    T  
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -56,17 +56,8 @@ class TransformerScorer(nn.Module):
             self.head = nn.Linear(self.encoder.hidden_size, 1)
         self.dim, self.tokenizer = 1, self.encoder.tokenizer
 
-    @property
-    def backbone(self) -> Any:
-        """The Hugging Face model."""
-        return self.encoder.backbone
-
     def forward(self, claim: Tokens, documents: Tokens) -> Tensor:
-        """Score every claim's own candidates.
-
-        Args:
-            claim: B claims.
-            documents: B · C documents, the C candidates of a claim adjacent.
+        """Score the own candidates of B claims: of B · C documents, the C that are adjacent.
 
         Returns:
             (B, C), float32 or wider; higher is more relevant.
@@ -85,10 +76,7 @@ class TransformerScorer(nn.Module):
 def join_pairs(claim: Tokens, documents: Tokens, max_tokens: int) -> Tokens:
     """Append every document to its claim, without the document's first token, as one padded batch.
 
-    Args:
-        claim: B claims.
-        documents: B · C documents, the C candidates of a claim adjacent.
-        max_tokens: Tokens of the longest pair; longer documents are truncated.
+    The C candidates of a claim are adjacent. Documents are truncated to ``max_tokens`` per pair.
     """
     each = len(documents.input_ids_BT) // len(claim.input_ids_BT)
     claim_MS = claim.input_ids_BT.repeat_interleave(each, dim=0)

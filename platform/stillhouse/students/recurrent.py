@@ -155,10 +155,8 @@ class RecurrentStudent(BackboneStudent):
     ) -> Encoding:
         """Encode a batch; the embedding is float32 even under autocast.
 
-        Args:
-            tokens: The batch.
-            words_BTH: Its word vectors, if they are looked up already; those of padding do not matter.
-            states: Its last state, (B, T, H), and all hidden states, if the encoder has run already.
+        Word vectors that are looked up already may be given; those of padding do not matter. So may the last
+        state, (B, T, H), and all hidden states, if the encoder has run already.
 
         Raises:
             BadInput: A text has more tokens than the model has positions.

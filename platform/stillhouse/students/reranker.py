@@ -4,7 +4,7 @@ B  queries    K  hard negatives per query    T  tokens of the longest text
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -35,18 +35,10 @@ class PairReranker(nn.Module):
         self.scorer = TransformerScorer(base, layers, dropout, seed)
         self.dim, self.tokenizer = self.scorer.dim, self.scorer.tokenizer
 
-    @property
-    def backbone(self) -> Any:
-        """The Hugging Face model."""
-        return self.scorer.backbone
-
     def forward(self, query: Tokens, passage: Tokens, negatives: Tokens | None = None) -> Tensor:
-        """Score the candidates of every query.
+        """Score the candidates of B queries: B passages, of which row i answers query i, and hard negatives.
 
-        Args:
-            query: B queries.
-            passage: B passages; row i answers query i.
-            negatives: B · K hard negatives, the K of a query adjacent; None for none.
+        Of the B · K hard negatives the K of a query are adjacent; None for none.
 
         Returns:
             (B, 1 + K), the score of the passage first; higher is more relevant.

@@ -107,11 +107,9 @@ class StaticStudent(nn.Module):
         return words_ND
 
     def forward(self, tokens: Tokens, words_BTH: Tensor | None = None) -> Encoding:
-        """Encode a batch; a text without tokens of its own gives zeros.
+        """Encode a batch, special tokens included; a text without tokens of its own gives zeros.
 
-        Args:
-            tokens: The batch, with the special tokens that its tokenizer puts around every text.
-            words_BTH: Its token vectors, if they are looked up already; those of padding do not matter.
+        Token vectors that are looked up already may be given; those of padding do not matter.
 
         Returns:
             The embedding, float32 or wider, and the token vectors as the only hidden state.

@@ -26,16 +26,26 @@ from stillhouse.students.export.folder_modules import (
     WordEmbeddings,
     require_stock_pooling,
 )
-from stillhouse.students.lstm import MaskedLSTM
-from stillhouse.students.pooling import maximum, pool
+from stillhouse.students.lstm import POOLINGS, MaskedLSTM
+from stillhouse.students.output_head import check_states
+from stillhouse.students.pooling import maximum
 from stillhouse.students.words import seeded, word_embedding
 from stillhouse.values.data import Model
 
-POOLINGS = ("last", "mean", "max")
 SIDES = ("claims", "documents")
 
 
-class SimpleCNN(nn.Module):
+class TowerStudent(nn.Module):
+    """A student that is exported as two folders, one for each of `SIDES`."""
+
+    export_sides: ClassVar[tuple[str, ...]] = SIDES
+
+    def why_not(self, form: str) -> str:
+        """Say why it cannot be exported in a form; empty if it can."""
+        return "" if form == STOCK else "two towers are written as folders"
+
+
+class SimpleCNN(TowerStudent):
     """Convolution over the words, ReLU, the maximum over the text.
 
     Attributes:
@@ -47,7 +57,6 @@ class SimpleCNN(nn.Module):
     """
 
     version: ClassVar[int] = 1
-    export_sides: ClassVar[tuple[str, ...]] = SIDES
 
     def __init__(
         self,
@@ -110,12 +119,8 @@ class SimpleCNN(nn.Module):
             Dense(identity, nn.ReLU()),
         )
 
-    def why_not(self, form: str) -> str:
-        """Say why it cannot be exported in a form; empty if it can."""
-        return _only_folders(form)
 
-
-class SimpleLSTM(nn.Module):
+class SimpleLSTM(TowerStudent):
     """An LSTM over the words; the paper does not say how its states become a vector.
 
     Attributes:
@@ -127,7 +132,6 @@ class SimpleLSTM(nn.Module):
     """
 
     version: ClassVar[int] = 2
-    export_sides: ClassVar[tuple[str, ...]] = SIDES
 
     def __init__(
         self,
@@ -159,8 +163,7 @@ class SimpleLSTM(nn.Module):
         """
         super().__init__()
         require(units >= 1, "units >= 1", units=units)
-        require(pooling in POOLINGS, f"pooling in {POOLINGS}", pooling=pooling)
-        require(0 <= dropout < 1, "0 <= dropout < 1", dropout=dropout)
+        check_states(pooling=pooling, dropout=dropout, poolings=POOLINGS)
         with seeded(seed):
             self.words = word_embedding(words, dim=word_dim, trained=train_words)
             self.recurrence = MaskedLSTM(self.words.embedding_dim, units, bidirectional=bidirectional)
@@ -173,10 +176,7 @@ class SimpleLSTM(nn.Module):
         mask_BT = tokens.attention_mask_BT
         words_BTH = self.dropout(self.words(tokens.input_ids_BT))
         (states_BTD,) = self.recurrence(words_BTH, mask_BT)
-        if self.pooling == "last":
-            vectors_BD = self.recurrence.last(states_BTD, mask_BT)
-        else:
-            vectors_BD = pool(self.pooling, states_BTD, mask_BT)
+        vectors_BD = self.recurrence.pooled(self.pooling, states_BTD, mask_BT)
         states_BTD = states_BTD.masked_fill(mask_BT.unsqueeze(-1) == 0, 0.0)
         return Encoding(_finish(vectors_BD, self.normalize), (words_BTH, states_BTD), mask_BT)
 
@@ -189,12 +189,8 @@ class SimpleLSTM(nn.Module):
         require_stock_pooling("SimpleLSTM", self.pooling)
         return WordEmbeddings(self.words), LSTM(self.recurrence), Pooling(self.dim, self.pooling)
 
-    def why_not(self, form: str) -> str:
-        """Say why it cannot be exported in a form; empty if it can."""
-        return _only_folders(form)
 
-
-class SeparateTowers(nn.Module):
+class SeparateTowers(TowerStudent):
     """A tower for claims and another for documents, over the same words if these are not trained.
 
     Both towers start from the weights that one tower for both sides would have; training separates them.
@@ -205,13 +201,9 @@ class SeparateTowers(nn.Module):
     """
 
     version: ClassVar[int] = 1
-    export_sides: ClassVar[tuple[str, ...]] = SIDES
 
     def __init__(self, tower: Spec[SimpleCNN] | Spec[SimpleLSTM]) -> None:
         """Build both towers.
-
-        Args:
-            tower: What each of the towers is.
 
         Raises:
             BadInput: As the tower.
@@ -236,14 +228,6 @@ class SeparateTowers(nn.Module):
     def stock_modules(self) -> Sequence[StockModule]:
         """List the modules of the documents' tower."""
         return self.documents.stock_modules()
-
-    def why_not(self, form: str) -> str:
-        """Say why it cannot be exported in a form; empty if it can."""
-        return _only_folders(form)
-
-
-def _only_folders(form: str) -> str:
-    return "" if form == STOCK else "two towers are written as folders"
 
 
 def _finish(vectors_BD: Tensor, normalize: bool) -> Tensor:

@@ -121,10 +121,8 @@ class TransformerStudent(BackboneStudent):
     ) -> Encoding:
         """Encode a batch; the embedding is float32 also under autocast.
 
-        Args:
-            tokens: The batch.
-            words_BTH: Its word vectors, if they are looked up already; those of padding do not matter.
-            states: Its last state, (B, T, H), and all hidden states, if the encoder has run already.
+        Word vectors that are looked up already may be given; those of padding do not matter. So may the last
+        state, (B, T, H), and all hidden states, if the encoder has run already.
 
         Raises:
             BadInput: A text has more tokens than the model has positions.
@@ -183,11 +181,9 @@ def select_layers(rule: str | Sequence[int], total: int, keep: int) -> tuple[int
         case "last":
             return tuple(range(total - keep, total))
         case "spread":
-            return (
-                tuple(index * (total - 1) // (keep - 1) for index in range(keep))
-                if keep > 1
-                else (total - 1,)
-            )
+            if keep == 1:
+                return (total - 1,)
+            return tuple(index * (total - 1) // (keep - 1) for index in range(keep))
         case "all":
             require(keep == total, "layers = all keeps every layer", keep=keep, layers=total)
             return tuple(range(total))
@@ -202,10 +198,7 @@ def select_layers(rule: str | Sequence[int], total: int, keep: int) -> tuple[int
 def load_weights(student: nn.Module, path: str | Path, *, new: Sequence[str] = ("projection",)) -> None:
     """Load the weights of an earlier stage; a `WeightAdapter` selects itself what it takes over.
 
-    Args:
-        student: The student that continues from these weights.
-        path: A safetensors file with the earlier student's state.
-        new: Modules that the file may lack; they keep their current weights.
+    The file may lack the modules ``new``, which keep their current weights.
 
     Raises:
         BadInput: The file is missing, or its tensors do not fit this student.

@@ -19,10 +19,8 @@ from stillhouse.values.data import Model
 def word_embedding(words: Model, *, dim: int | None, trained: bool) -> nn.Embedding:
     """Build the embedding layer of a vocabulary; without published vectors it is normal, deviation 0.1.
 
-    Args:
-        words: The folder.
-        dim: d. None takes that of the folder's vectors, and 300 without any.
-        trained: Whether a stage trains the vectors. Random vectors must be trained.
+    ``dim`` is d; None takes that of the folder's vectors, and 300 without any. Random vectors must be
+    trained.
 
     Raises:
         BadInput: No vocabulary, vectors that are not one V x d tensor, or a different d from ``dim``.
@@ -49,12 +47,9 @@ def word_embedding(words: Model, *, dim: int | None, trained: bool) -> nn.Embedd
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Run a block whose random numbers depend on the seed alone; the global random state is unchanged."""
-    before = torch.get_rng_state()
-    torch.default_generator.manual_seed(seed)
-    try:
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
         yield
-    finally:
-        torch.set_rng_state(before)
 
 
 def _vocabulary_size(folder: Path) -> int:

@@ -489,10 +489,7 @@ class Store(TeacherVectors, Made):
 class StoreEnsemble(TeacherVectors):
     """The stores of several teachers over one text table, read as one; see `Ensemble`. It has no folder.
 
-    Attributes:
-        texts: The rows.
-        members: The stores, one per teacher.
-        weights: Weight of each teacher; the sum is 1.
+    There is one store per teacher, with a weight; their sum is 1.
     """
 
     texts: TextTable
@@ -522,12 +519,8 @@ Runs = tuple[tuple[int, str], ...]
 class StoreMix(TeacherVectors):
     """The stores of several texts tables, read as one: the rows of the first, then those of the second, ….
 
-    Every part is a store of its own, with the prompt of its role. It has no folder.
-
-    Attributes:
-        texts: The texts of all parts, in that order.
-        parts: The stores; at least one, all of one teacher.
-        roles: Number of rows and role of each part.
+    Every part is a store of its own, with the prompt of its role; there is at least one, and all are of one
+    teacher. Its ``texts`` are those of all parts, in that order. It has no folder.
     """
 
     texts: TextTable
@@ -555,11 +548,7 @@ class AllRows:
 
 @dataclass(frozen=True)
 class Given:
-    """Origin: rows that came with the data, written when it was read.
-
-    Attributes:
-        sha256: Hash over the column files.
-    """
+    """Origin: rows that came with the data, written when it was read; the hash is over the column files."""
 
     sha256: str
 
@@ -639,9 +628,7 @@ class FewerNegatives:
 class Recorded:
     """Origin: the rows of other examples, with the logits that a trained stage gives each as a further value.
 
-    Attributes:
-        rows: The examples whose columns and values these have.
-        stage: The stage; its objective is a `LogitObjective`.
+    They have the columns and values of ``rows``. The stage's objective is a `LogitObjective`.
     """
 
     rows: "Examples"
@@ -708,8 +695,7 @@ class Examples(Made):
 
 def sample(examples: Examples, fraction: float) -> Examples:
     """A share of some rows; a smaller share is part of a larger one."""
-    origin = Sampled(examples, fraction)
-    return replace(examples, origin=origin)
+    return replace(examples, origin=Sampled(examples, fraction))
 
 
 def fewer_negatives(examples: Examples, negatives: int) -> Examples:

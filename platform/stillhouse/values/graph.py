@@ -56,11 +56,8 @@ def missing(values: Iterable[object], finished: Callable[[Any], bool]) -> list[M
     """List what some values need and nobody has made, each once and after its own inputs.
 
     What is finished is not looked into. A stage within a value is trained before what reads it: whatever
-    needs one that is not finished is left to whoever trains that.
-
-    Args:
-        values: Stages, whose inputs are listed, suites, stores, or whatever else names any.
-        finished: Returns whether an artifact is.
+    needs one that is not finished is left to whoever trains that. Of a stage among ``values`` its inputs are
+    listed.
     """
     found: dict[str, Made] = {}
 
@@ -81,13 +78,9 @@ def missing(values: Iterable[object], finished: Callable[[Any], bool]) -> list[M
 
 
 def swapped(value: T, kind: type[K], change: Callable[[K], object], *, but: type | tuple[()] = ()) -> T:
-    """The same value with other parts.
+    """The same value with other parts of a kind, wherever they are; values of the kinds ``but`` stay whole.
 
-    Args:
-        value: The value.
-        kind: Parts that are changed, wherever they are.
-        change: Returns what takes the place of one, or the part itself.
-        but: Values that are kept whole.
+    ``change`` returns what takes the place of a part, or the part itself.
     """
     new: Any = change(value) if isinstance(value, kind) else value
     old = [] if isinstance(value, but) else list(parts_of(value))

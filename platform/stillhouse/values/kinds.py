@@ -8,12 +8,7 @@ P = TypeVar("P")
 
 @dataclass(frozen=True)
 class DataNeed:
-    """A kind of data in a method's ``needs``.
-
-    Attributes:
-        kind: The kind.
-        required: Whether the method cannot be planned without it.
-    """
+    """A kind of data in a method's ``needs``; a method cannot be planned without what it requires."""
 
     kind: "type[Kind[Any]]"
     required: bool = True

@@ -85,9 +85,7 @@ class Mining:
     def excluded(self, cosine_QN: "Tensor", positive_Q1: "Tensor") -> "Iterator[Tensor]":
         """Yield one mask per rule of the passages that may not be negatives, whatever their rank.
 
-        Args:
-            cosine_QN: Cosine of each query with the passages.
-            positive_Q1: Cosine of each query with its positive.
+        It takes the cosines of each query with the passages, and with its positive.
         """
         if self.relative_margin >= 0:
             # A fraction of a negative cosine itself would raise the limit above it.

@@ -245,10 +245,6 @@ class Setting(Loop):
             return max(1, round(passes * self.rows_of(examples)))
         return self.finetune_budget if finetunes else self.distil_budget
 
-    def evaluate_every(self, budget: int, batch_size: int) -> int:
-        """Return the examples between two dev evaluations of a stage."""
-        return self.every * batch_size or budget // self.evaluations
-
     @property
     def teacher_length(self) -> int:
         """Tokens per text that the teacher reads where it is run."""
@@ -261,9 +257,8 @@ class Setting(Loop):
     def common(self, *, finetunes: bool = False) -> dict[str, Any]:
         """The arguments that every stage of a plan takes from here.
 
-        Args:
-            finetunes: Whether it is the fine-tuning stage, which may have a patience of its own, and whose
-                batches are of texts in any case: its loss compares them. It has few texts.
+        The fine-tuning stage may have a patience of its own. Its batches are of texts in any case: its loss
+        compares them, and it has few.
         """
         own = finetunes and self.finetune_patience >= 0
         loop = self.loop()

@@ -155,11 +155,3 @@ class Sentences(Columns, DataKind[SentenceData]):
     def brings(self) -> tuple[DataKind[Any], ...]:
         """The queries and the labelled pairs of ``pydocs``."""
         return (SearchCollection(), Pairs()) if self.is_pydocs else ()
-
-
-def summary_of_sentences(facts: dict[str, Any]) -> str:
-    """Say in one line what the teacher has embedded."""
-    return (
-        f"  {facts['sentences']:,} sentences of {facts['corpus']} embedded by {facts['teacher']} "
-        f"({facts['compute']}), {facts['pairs']:,} labelled pairs, store {facts['store']}"
-    )

@@ -7,7 +7,7 @@ more than the products, and its backward pass is several times slower at every l
 B  texts    H  heads    T  tokens
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,49 +15,33 @@ from torch import Tensor, nn
 from stillhouse.core.allocation import keep_large_blocks
 from stillhouse.students.cpu.packing import current_packing, packed_attention
 
-if TYPE_CHECKING:
-    from stillhouse.students.encoder import StudentModule
-
 NAME = "stillhouse-cpu"
 SHORT = 32
 """Tokens up to which plain products were faster without gradients."""
 
 
-def optimise_for_cpu(model: "nn.Module | StudentModule", device: str) -> None:
-    """On a CPU, choose attention by length and keep freed memory in the process; elsewhere do nothing.
-
-    Args:
-        model: Its transformers are switched, see `prefer_quick_attention`.
-        device: Device that the model runs on.
-    """
+def optimise_for_cpu(model: nn.Module, device: str) -> None:
+    """On a CPU, choose attention by length and keep freed memory in the process; elsewhere do nothing."""
     if torch.device(device).type == "cpu":
         keep_large_blocks()
         prefer_quick_attention(model, device)
 
 
-def prefer_quick_attention(model: "nn.Module | StudentModule", device: str) -> None:
+def prefer_quick_attention(model: nn.Module, device: str) -> None:
     """Let a model on a CPU choose its attention by text length; on other devices nothing changes.
 
-    Args:
-        model: Any module; every part that is a transformers model with fused attention is switched.
-        device: Device that the model runs on.
+    Every part that is a transformers model with fused attention is switched.
     """
     if torch.device(device).type != "cpu":
         return
-    from transformers import PreTrainedModel
-
-    for part in model.modules():
-        if isinstance(part, PreTrainedModel) and part.config._attn_implementation == "sdpa":
-            _register()
-            part.set_attn_implementation(NAME)
-
-
-def _register() -> None:
-    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
     from transformers.masking_utils import eager_mask
 
     AttentionInterface.register(NAME, _attention)
     AttentionMaskInterface.register(NAME, eager_mask)
+    for part in model.modules():
+        if isinstance(part, PreTrainedModel) and part.config._attn_implementation == "sdpa":
+            part.set_attn_implementation(NAME)
 
 
 def _attention(

@@ -67,23 +67,18 @@ def export_asymmetric(
 ) -> float:
     """Write the folder, and compare both sides of it, as stock sentence-transformers loads it, in float32.
 
+    The student reads queries with its own prompt. The teacher, as `teachers.loading` loads it, reads
+    documents with ``prompts``. They are compared on ``texts``, at least one.
+
     The folder appears complete: it is written next to its destination and renamed; an earlier export is
     replaced.
-
-    Args:
-        queries: The student, with the prompt of its queries.
-        documents: The teacher, as `teachers.loading` loads it.
-        prompts: The teacher's prompts.
-        folder: Destination of the export.
-        texts: At least one.
 
     Returns:
         The smallest cosine of both sides, the ONNX graph included.
 
     Raises:
-        BadInput: Stock modules cannot express the student, or the folder holds something other than such an
-            export.
-        BadInput: A side gives different vectors.
+        BadInput: Stock modules cannot express the student, the folder holds something other than such an
+            export, or a side gives different vectors.
     """
     with replacing_folder(folder, earlier=is_router) as temporary:
         router = _router(queries, documents, temporary / ".student")

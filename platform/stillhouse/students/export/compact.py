@@ -32,12 +32,7 @@ def write_compact(
 ) -> None:
     """Write a student's compact form; the folder appears complete, and an earlier export is replaced.
 
-    Args:
-        student: In any mode, on any device; unchanged.
-        tokenizer_path: Folder of the student's tokenizer.
-        max_length: Tokens per text, special ones included.
-        folder: Destination of the export.
-        prompts: What the student is given before every text, by role.
+    The student may be in any mode and on any device, and stays as it is.
 
     Raises:
         BadInput: No tokenizer files, more tokens than the model has positions, a folder that holds something
@@ -58,7 +53,15 @@ def write_compact(
         save_file(state, temporary / WEIGHTS, {"format": "pt"})
         if prompts:
             write_settings(temporary, "cosine", prompts)
-        write_json(temporary / DESCRIPTION, {"format": FORMAT, "max_length": max_length, **_shape(student)})
+        shape = {
+            "unit": student.unit,
+            "repeats": student.repeats,
+            "bottleneck": student.bottleneck,
+            "pooling": student.pooling,
+            "normalize": student.normalize,
+            "projection": student.projection and student.dim,
+        }
+        write_json(temporary / DESCRIPTION, {"format": FORMAT, "max_length": max_length, **shape})
 
 
 def read_compact(folder: str | Path) -> tuple[RecurrentStudent, int]:
@@ -80,14 +83,3 @@ def read_compact(folder: str | Path) -> tuple[RecurrentStudent, int]:
 def is_compact(folder: Path) -> bool:
     """Return whether a folder is in the compact form."""
     return (folder / DESCRIPTION).is_file()
-
-
-def _shape(student: RecurrentStudent) -> dict[str, Any]:
-    return {
-        "unit": student.unit,
-        "repeats": student.repeats,
-        "bottleneck": student.bottleneck,
-        "pooling": student.pooling,
-        "normalize": student.normalize,
-        "projection": student.projection and student.dim,
-    }

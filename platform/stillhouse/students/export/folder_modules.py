@@ -54,11 +54,7 @@ _LATER_MODES = {"last": "pooling_mode_lasttoken"}
 
 @dataclass(frozen=True)
 class Transformer:
-    """A Hugging Face encoder with its tokenizer.
-
-    Attributes:
-        build: Gives the encoder as stock transformers builds it.
-    """
+    """A Hugging Face encoder, as stock transformers builds it, with its tokenizer."""
 
     name: ClassVar[str] = "Transformer"
     at_root: ClassVar[bool] = True
@@ -82,11 +78,7 @@ class Transformer:
 
 @dataclass(frozen=True)
 class StaticEmbedding:
-    """A table of token vectors with its tokenizer, and their mean.
-
-    Attributes:
-        words: The table, (V, D).
-    """
+    """A table of token vectors, (V, D), with its tokenizer, and their mean."""
 
     name: ClassVar[str] = "StaticEmbedding"
     at_root: ClassVar[bool] = True
@@ -101,11 +93,7 @@ class StaticEmbedding:
 
 @dataclass(frozen=True)
 class WordEmbeddings:
-    """Word vectors with their tokenizer.
-
-    Attributes:
-        words: The vectors, (V, d).
-    """
+    """Word vectors, (V, d), with their tokenizer."""
 
     name: ClassVar[str] = "WordEmbeddings"
     at_root: ClassVar[bool] = False
@@ -130,11 +118,7 @@ class WordEmbeddings:
 
 @dataclass(frozen=True)
 class LSTM:
-    """LSTM layers over word vectors.
-
-    Attributes:
-        lstm: The layers.
-    """
+    """LSTM layers over word vectors."""
 
     name: ClassVar[str] = "LSTM"
     at_root: ClassVar[bool] = False
@@ -156,11 +140,7 @@ class LSTM:
 
 @dataclass(frozen=True)
 class CNN:
-    """One convolution over word vectors, as wide as its kernel.
-
-    Attributes:
-        convolution: d → D.
-    """
+    """One convolution over word vectors, d → D, as wide as its kernel."""
 
     name: ClassVar[str] = "CNN"
     at_root: ClassVar[bool] = False
@@ -181,12 +161,7 @@ class CNN:
 
 @dataclass(frozen=True)
 class Pooling:
-    """Pooling of the states of all tokens.
-
-    Attributes:
-        width: H.
-        pooling: ``cls``, ``mean``, ``max`` or ``last``.
-    """
+    """Pooling of the states of all tokens, H wide: ``cls``, ``mean``, ``max`` or ``last``."""
 
     name: ClassVar[str] = "Pooling"
     at_root: ClassVar[bool] = False
@@ -204,12 +179,7 @@ class Pooling:
 
 @dataclass(frozen=True)
 class Dense:
-    """A linear layer and its activation.
-
-    Attributes:
-        linear: H → D.
-        activation: A module without weights.
-    """
+    """A linear layer, H → D, and its activation, a module without weights."""
 
     name: ClassVar[str] = "Dense"
     at_root: ClassVar[bool] = False
@@ -245,13 +215,7 @@ class Normalize:
 def output_modules(
     projection: nn.Linear | None, activation: Callable[[Tensor], Tensor] | None, *, normalize: bool
 ) -> tuple[StockModule, ...]:
-    """List the modules after the pooling: a projection with or without tanh, and a norm, if present.
-
-    Args:
-        projection: H → D, or None.
-        activation: tanh after the projection, or None.
-        normalize: Whether vectors have length 1.
-    """
+    """List the modules after the pooling: a projection H → D with or without tanh, and a norm, if present."""
     modules: tuple[StockModule, ...] = ()
     if projection is not None:
         modules = (Dense(projection, nn.Tanh() if activation else nn.Identity()),)

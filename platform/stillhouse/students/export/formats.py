@@ -34,13 +34,12 @@ _INT8 = {"minimum": 0.95, "stretch": 0.1}
 
 
 def why_not(student: object, form: str) -> str:
-    """Say why a student cannot be exported in a form; empty if it can.
+    """Say why a student cannot be exported in one of `FORMATS`; empty if it can.
 
-    Args:
-        student: A student of any class; one that is not `Exportable` has the ONNX forms alone.
-        form: One of `FORMATS`.
+    A student that is not `Exportable` has the ONNX forms alone.
     """
-    reason = student.why_not(form) if isinstance(student, Exportable) else _foreign(student, form)
+    foreign = {STOCK: f"stock modules cannot express {type(student).__name__}", COMPACT: UNTIED}
+    reason = student.why_not(form) if isinstance(student, Exportable) else foreign.get(form, "")
     if reason or form not in (ONNX, ONNX_INT8):
         return reason
     try:
@@ -51,13 +50,7 @@ def why_not(student: object, form: str) -> str:
 
 
 def write_format(form: str, encoder: StudentEncoder, folder: Path, texts: Sequence[str]) -> float:
-    """Write an encoder's student in a form, and compare the two on some texts.
-
-    Args:
-        form: One of `FORMATS`.
-        encoder: The encoder that was evaluated.
-        folder: Destination of the export.
-        texts: At least one.
+    """Write an encoder's student in one of `FORMATS`, and compare the two on some texts, at least one.
 
     Returns:
         The smallest cosine.
@@ -96,8 +89,3 @@ def _others(student: object, form: str) -> str:
     """Name the forms that the student has, as a remedy."""
     forms = [other for other in FORMATS if other != form and not why_not(student, other)]
     return f" It has the forms {', '.join(forms)}: give one of them with --format." if forms else ""
-
-
-def _foreign(student: object, form: str) -> str:
-    reasons = {STOCK: f"stock modules cannot express {type(student).__name__}", COMPACT: UNTIED}
-    return reasons.get(form, "")

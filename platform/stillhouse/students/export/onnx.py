@@ -57,6 +57,8 @@ GRAPHS = {ONNX: "model.onnx", ONNX_INT8: "model_qint8_quantized.onnx"}
 """The file of each form; sentence-transformers names its own exports alike."""
 _METADATA = "stillhouse"
 """Key of the graph's metadata that holds its form and the student's size as JSON."""
+_BATCH_TOKENS = 4096
+"""Tokens per batch, padding included."""
 _LARGEST_FILE = 1 << 30
 """Largest weights, in bytes, that are stored inside the graph's file, which cannot exceed 2 GiB."""
 
@@ -74,15 +76,10 @@ def export_onnx(
 
     The folder appears complete: it is written next to its destination and renamed; an earlier export is
     replaced. Weights over 1 GiB go into a second file next to the graph, whose name ends in ``.onnx_data``.
+    The student's mode and device do not change.
 
-    Args:
-        student: Any student that is a torch module (`StudentModule`); its mode and device do not change.
-        tokenizer_path: Folder of the student's tokenizer.
-        max_length: Tokens per text, special ones included.
-        folder: Destination of the export.
-        prompts: What the student is given before every text, by role.
-        int8: Quantise the weights per channel and the activations dynamically: about a quarter of the size,
-            faster on most CPUs, but the vectors no longer agree to the last digits.
+    With ``int8`` the weights are quantised per channel and the activations dynamically: about a quarter of
+    the size, faster on most CPUs, but the vectors no longer agree to the last digits.
 
     Raises:
         BadInput: The extra is not installed, no tokenizer files, more tokens than the student has positions,
@@ -231,21 +228,15 @@ def check_onnx(
     """Compare an encoder with its ONNX export, as onnxruntime runs it.
 
     Where the folder is one that sentence-transformers loads, its modules are compared too: applied to the
-    states that the graph returns, they must give the graph's own vectors.
-
-    Args:
-        encoder: The encoder that was evaluated.
-        folder: The exported folder.
-        texts: At least one; use several lengths, so that batches are padded.
-        minimum: The cosine that every pair of vectors must reach.
-        stretch: The relative difference that lengths may have.
-        prompts: The encoder's prompts; with any, the texts are compared in every role.
+    states that the graph returns, they must give the graph's own vectors. With prompts, the texts are
+    compared in every role; there is at least one text, and several lengths pad the batches.
 
     Returns:
         The smallest cosine.
 
     Raises:
-        BadInput: A cosine is smaller, a length differs by more, or the dimensions differ.
+        BadInput: A cosine is below ``minimum``, the relative difference of lengths above ``stretch``, or the
+            dimensions differ.
     """
     exported = OnnxEncoder(folder)
     pairs = zip(by_role(exported, texts, prompts), by_role(encoder, texts, prompts), strict=True)
@@ -288,18 +279,17 @@ class OnnxEncoder(InRoles):
     Args:
         folder: A folder that `export_onnx` wrote, or a graph in it.
         threads: Threads of onnxruntime; 0 takes as many as torch does.
-        batch_tokens: Tokens per batch, padding included.
 
     Raises:
         BadInput: onnxruntime is not installed, or the folder is not an ONNX export.
     """
 
-    def __init__(self, folder: str | Path, *, threads: int = 0, batch_tokens: int = 4096) -> None:
+    def __init__(self, folder: str | Path, *, threads: int = 0) -> None:
         _require_packages("onnxruntime")
         self.graph, home = _located(Path(folder))
         self.threads = threads or torch.get_num_threads()
         try:
-            self._session, self._batch_tokens = open_session(self.graph, self.threads), batch_tokens
+            self._session = open_session(self.graph, self.threads)
         except Exception as error:  # the errors of onnxruntime have no common base class
             raise _unreadable(self.graph, error) from error
         self._counted = _counted(self._session)
@@ -326,7 +316,7 @@ class OnnxEncoder(InRoles):
         ids, offsets = self.tokenizer(texts)
         starts, lengths = offsets[:-1], np.diff(offsets)
         vectors_ND = np.empty((len(texts), self.dim), np.float32)
-        for rows in token_batches(lengths, self._batch_tokens):
+        for rows in token_batches(lengths, _BATCH_TOKENS):
             tokens = pad(ids, starts[rows], lengths[rows], self.tokenizer.pad_id)
             inputs = graph_inputs(tokens.input_ids_BT, tokens.attention_mask_BT)
             vectors_ND[rows] = self._session.run([OUTPUT], inputs)[0]
@@ -368,11 +358,7 @@ def _counted(session: Any) -> dict[str, float]:
 
 
 class _Flat(nn.Module):
-    """A student from two tensors to one or two, as a graph requires.
-
-    Attributes:
-        outputs: Names of what it returns.
-    """
+    """A student from two tensors to one or two, as a graph requires; ``outputs`` names them."""
 
     def __init__(self, student: Any, *, states: bool) -> None:
         super().__init__()
@@ -389,12 +375,7 @@ class _Flat(nn.Module):
 
 
 def write_graph(student: Any, file: Path, *, states: bool = False) -> None:
-    """Write a student's graph alone, as `export_onnx` does.
-
-    Args:
-        student: As in `export_onnx`.
-        file: Destination; weights over 1 GiB go into a second file.
-        states: Whether the graph also returns the last states of all tokens.
+    """Write a student's graph alone, as `export_onnx` does; it may also return the last states of all tokens.
 
     Raises:
         BadInput: The student's graph cannot be written.

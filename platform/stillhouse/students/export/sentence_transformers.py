@@ -27,14 +27,7 @@ def export_student(
     """Write a student as a sentence-transformers folder with safetensors weights.
 
     The folder appears complete: it is written next to its destination and renamed; an earlier export is
-    replaced.
-
-    Args:
-        student: In any mode, on any device; unchanged.
-        tokenizer_path: Folder of the student's tokenizer.
-        max_length: Tokens per text, special ones included.
-        folder: Destination of the export.
-        prompts: What the student is given before every text, by role.
+    replaced. The student may be in any mode and on any device, and stays as it is.
 
     Raises:
         BadInput: No tokenizer files, more tokens than the model has positions, a student that stock modules
@@ -64,15 +57,9 @@ def write_modules(
     similarity: str = "cosine",
     prompts: Prompts = NO_PROMPTS,
 ) -> None:
-    """Write modules into a folder, each into its place, and the list that loads them.
+    """Write modules into a folder that exists, each into its place, and the list that loads them.
 
-    Args:
-        modules: The modules in order.
-        folder: Destination; must exist.
-        tokenizer_path: Folder with the tokenizer's files.
-        max_length: Tokens per text, special ones included.
-        similarity: How vectors are to be compared: ``cosine`` or ``dot``.
-        prompts: What the model is given before every text, by role.
+    The similarity by which vectors are to be compared is ``cosine`` or ``dot``.
     """
     listed = []
     for index, module in enumerate(modules):
@@ -99,18 +86,13 @@ def check_parity(
 ) -> float:
     """Compare an encoder with an exported folder, as stock sentence-transformers loads it, in float32.
 
-    Args:
-        encoder: The encoder that was evaluated.
-        folder: The exported folder.
-        texts: At least one.
-        minimum: The cosine that every pair of vectors must reach.
-        prompts: The encoder's prompts; with any, the texts are compared in every role.
+    There is at least one text. With prompts, the texts are compared in every role.
 
     Returns:
         The smallest cosine.
 
     Raises:
-        BadInput: A cosine is smaller, a length differs by more than 1 %, or the dimensions differ.
+        BadInput: A cosine is below ``minimum``, a length differs by more than 1 %, or the dimensions differ.
     """
     from sentence_transformers import SentenceTransformer
 
@@ -178,9 +160,7 @@ def write_settings(folder: Path, similarity: str, prompts: Prompts) -> None:
 def replacing_folder(folder: Path, *, earlier: Callable[[Path], bool]) -> Iterator[Path]:
     """Provide an empty folder that replaces ``folder`` when the block ends without an error.
 
-    Args:
-        folder: Destination of the export: missing, empty, or an earlier export of the same form.
-        earlier: Whether a folder is an earlier export of the same form.
+    The destination is missing, empty, or an ``earlier`` export of the same form.
 
     Raises:
         BadInput: The folder holds something else, or the disk is full.

@@ -25,13 +25,7 @@ SIDES = ("claims", "documents")
 
 
 def export_towers(student: Any, joiner: Joiner, max_length: int, folder: str | Path) -> None:
-    """Write both towers; the folder appears complete.
-
-    Args:
-        student: An `Exportable` student with two ``export_sides``; unchanged.
-        joiner: Joins the vectors of the two sides.
-        max_length: Tokens per text.
-        folder: Destination of the export.
+    """Write both towers of an `Exportable` student with two ``export_sides``; the folder appears complete.
 
     Raises:
         BadInput: A norm, which no layer after it can be multiplied into, pooling that no stock module does,
@@ -54,11 +48,7 @@ def export_towers(student: Any, joiner: Joiner, max_length: int, folder: str | P
             (temporary / side).mkdir()
             write_modules([*modules[side], *more], temporary / side, tokenizer, max_length, similarity="dot")
         if not joined:
-            save_file(
-                {"weight": weight.detach().cpu().contiguous()},
-                temporary / JOINER,
-                {"format": "pt"},
-            )
+            save_file({"weight": weight.detach().cpu().contiguous()}, temporary / JOINER, {"format": "pt"})
         write_json(temporary / DESCRIPTION, {"joiner": joiner.kind, "max_length": max_length})
 
 

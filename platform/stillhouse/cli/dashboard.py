@@ -48,15 +48,7 @@ def dashboard_server(root: Path, sweep: str, port: int) -> Any:
     """Open a sweep's study for a web server on loopback.
 
     The study is opened read-only: pages follow a running sweep, and no visitor can change or delete its
-    trials from the browser.
-
-    Args:
-        root: The workspace.
-        sweep: Name of the sweep.
-        port: Port on 127.0.0.1; 0 takes a free one.
-
-    Returns:
-        A `wsgiref` server that is not yet serving.
+    trials from the browser. A port of 0 takes a free one; the server is not yet serving.
 
     Raises:
         BadInput: If the sweep is unknown, the extra is not installed, or the port is taken.

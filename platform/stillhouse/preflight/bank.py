@@ -12,11 +12,8 @@ def full_bank(plans: Iterable[Stage], rows: int) -> list[Finding]:
     """Find a memory bank that holds all of the text.
 
     Such a bank comes to hold every anchor's own vector. That is masked, so nothing is wrong; but the bank
-    never fills, and from the second epoch on each anchor sees the same negatives.
-
-    Args:
-        plans: The plans of one run, or of the extremes of a search.
-        rows: Number of texts to distil on; 0 where there are none, or where it is not known.
+    never fills, and from the second epoch on each anchor sees the same negatives. The plans are of one run or
+    of the extremes of a search; the rows are 0 where there are none, or where their number is not known.
     """
     stages = [stage for plan in plans for stage in plan.chain()]
     banks = [bank for stage in stages if (bank := stage.objective.kwargs.get("bank")) is not None]

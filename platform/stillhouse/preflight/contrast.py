@@ -75,11 +75,7 @@ def saturation(planned: Planned, vectors_NE: Vectors) -> list[Finding]:
     """Compute the first softmax of every contrast of a new student with its teacher, and judge it.
 
     The cross-entropy between languages has none of its own: its student has learnt the teacher's vectors by
-    then, so the teacher's stand for the student's.
-
-    Args:
-        planned: The run.
-        vectors_NE: The teacher's vectors of the first of the run's texts.
+    then, so the teacher's, of the first of the run's texts, stand for the student's.
     """
     findings: list[Finding] = []
     for stage in planned.stages:
@@ -97,9 +93,6 @@ def labelled_saturation(planned: Planned) -> list[Finding]:
     Of a new student, the contrast of its own vectors of queries, passages and the hard negatives that are
     known; of a student that follows a reranker by the KL divergence, the reranker's softened scores, where
     they have been recorded or came with the pairs.
-
-    Args:
-        planned: The run.
     """
     findings: list[Finding] = []
     for stage in planned.stages:
@@ -178,8 +171,7 @@ def _of_pairs(planned: Planned, stage: Stage, nce: Spec[Any]) -> list[Finding]:
 def _known_rows(planned: Planned, examples: Examples) -> tuple[Examples, Mapping[str, IntArray]] | None:
     """The pairs that examples are made of, with the hard negatives that have been mined or came with them."""
     for each in _made_of(examples):
-        made = isinstance(each.origin, Mined | Recorded | Scored)
-        if not made or planned.workspace.finished(each):
+        if _is_known(planned, each):
             return each, open_rows(planned.workspace, each)
     return None
 
@@ -196,7 +188,7 @@ def _made_of(examples: Examples) -> Iterator[Examples]:
 def _of_scores(planned: Planned, stage: Stage, kl: Spec[Any]) -> list[Finding]:
     """Judge what the reranker's scores ask for; nothing where they are not known yet."""
     scored = [each for each in stage.examples.sources() if SCORES in each.values]
-    known = [each for each in scored if _is_there(planned, each)]
+    known = [each for each in scored if all(_is_known(planned, source) for source in each.sources())]
     if not known:
         return []
     scores_NC = np.asarray(open_values(planned.workspace, known[-1])[SCORES][: 64 * ANCHORS], np.float64)
@@ -215,19 +207,13 @@ def _of_scores(planned: Planned, stage: Stage, kl: Spec[Any]) -> list[Finding]:
     return [Finding(CHECK, WARNING, found, remedy)]
 
 
-def _is_there(planned: Planned, examples: Examples) -> bool:
-    made = [each for each in examples.sources() if isinstance(each.origin, Mined | Recorded | Scored)]
-    return all(planned.workspace.finished(each) for each in made)
+def _is_known(planned: Planned, examples: Examples) -> bool:
+    """Whether examples have been made, or need not be."""
+    return not isinstance(examples.origin, Mined | Recorded | Scored) or planned.workspace.finished(examples)
 
 
 def judge(softmax: Softmax, label: str, temperature: float) -> Finding:
-    """Say what a first softmax means for training.
-
-    Args:
-        softmax: The softmax.
-        label: The stage's label.
-        temperature: τ.
-    """
+    """Say what a first softmax means for training."""
     found = (
         f"at the first step of {label}, τ={temperature:g} leaves {softmax.outside:.2g} of an anchor's "
         f"softmax over {softmax.candidates} candidates to others than its largest one (median); the loss is "

@@ -41,19 +41,9 @@ def examine(
     workers: int = 1,
     seconds: float = SECONDS,
 ) -> list[Finding]:
-    """Run every check. Texts that can be read in seconds are read, and kept; nothing else is written.
+    """Run every check, and return the findings, the worst first.
 
-    Args:
-        method: What plans.
-        hp: Its hyper-parameters.
-        experiment: The data, teacher, student and budget.
-        workspace: Where artifacts are.
-        device: Where teacher and students run.
-        workers: Training processes.
-        seconds: Time after which no further text is embedded.
-
-    Returns:
-        The findings, the worst first.
+    Texts that can be read in seconds are read, and kept; nothing else is written.
 
     Raises:
         BadInput: The teacher, the data or the plan cannot be used at all.
@@ -92,14 +82,7 @@ def at_start(
 ) -> list[Finding]:
     """Run the checks that take a fraction of a second and read no text.
 
-    Args:
-        method: What plans.
-        hp: Its hyper-parameters; in a search, those of one of its points.
-        experiment: The data, teacher, student and budget.
-        workspace: Where artifacts are.
-        teacher: What the experiment's teacher resolves to.
-        device: Where teacher and students run.
-        trials: Students that are trained.
+    In a search the hyper-parameters are those of one of its points, and each trial trains a student.
     """
     planned = sketched(method, hp, experiment, workspace, teacher, device)
     findings: list[Finding] = []

@@ -118,16 +118,7 @@ def texts_of(setting: Setting) -> int:
 def sketched(
     method: Method, hp: Any, experiment: Experiment, workspace: Workspace, teacher: Teacher, device: str
 ) -> Planned:
-    """The plan alone: nothing is read.
-
-    Args:
-        method: What plans.
-        hp: Its hyper-parameters.
-        experiment: The data, teacher, student and budget.
-        workspace: Where artifacts are.
-        teacher: What the experiment's teacher resolves to.
-        device: Where teacher and students run.
-    """
+    """The plan alone: nothing is read."""
     setting = dataclasses.replace(experiment.of(teacher).sketch(), teacher_dim=dimension_of(teacher))
     return Planned(experiment, teacher, setting, method.plan(hp, setting), workspace, device)
 
@@ -136,14 +127,6 @@ def read(
     method: Method, hp: Any, experiment: Experiment, workspace: Workspace, teacher: Teacher, device: str
 ) -> Planned:
     """The plan with the data that can be read in seconds; what is read is kept, as a run would keep it.
-
-    Args:
-        method: See `sketched`.
-        hp: See `sketched`.
-        experiment: See `sketched`.
-        workspace: See `sketched`.
-        teacher: See `sketched`.
-        device: See `sketched`.
 
     Raises:
         BadInput: The data cannot be read.

@@ -28,7 +28,6 @@ from stillhouse.students.coattention import CoattentionScorer
 from stillhouse.students.pair_transformer import TransformerScorer
 from stillhouse.students.towers import SeparateTowers, SimpleCNN, SimpleLSTM
 from stillhouse.values.data import Model, teachers_in
-from stillhouse.values.stage import Stage
 
 CHECK = "weights"
 _ROWS = 256
@@ -75,9 +74,6 @@ class Layers:
 
 def look_at(folder: Path) -> Layers:
     """Look at the weights of a model's encoder. Of a trained one only its norms and biases are read.
-
-    Args:
-        folder: A folder of sentence-transformers or of a Hugging Face encoder.
 
     Raises:
         BadInput: A file cannot be read.
@@ -134,7 +130,8 @@ def student_weights(planned: Planned) -> list[Finding]:
     """Say whether the weights that students start from are trained ones, and which are random by design."""
     findings: list[Finding] = []
     fitted = any(stage.least_squares for stage in planned.stages)
-    for spec in _distinct([stage.student for stage in planned.stages if not _continues(stage)]):
+    specs = [stage.student for stage in planned.stages if stage.start_from is None]
+    for spec in {repr(spec): spec for spec in specs}.values():
         for model in checkpoints_of(spec):
             same = any(model.sha256 == teacher.sha256 for teacher in planned.teacher.models)
             # Where no word vectors are given, random ones of the words of the texts are made there.
@@ -232,15 +229,6 @@ def kept_layers(student: Spec[Any]) -> Sequence[int] | None:
     """The layers that a student keeps of its checkpoint; None where it keeps all."""
     layers = student.kwargs.get("layers")
     return layers if isinstance(layers, Sequence) else None
-
-
-def _continues(stage: Stage) -> bool:
-    """Return whether a stage goes on with the student of another one."""
-    return stage.start_from is not None
-
-
-def _distinct(specs: list[Spec[Any]]) -> list[Spec[Any]]:
-    return list({repr(spec): spec for spec in specs}.values())
 
 
 def _place(name: str) -> tuple[str, int]:

@@ -46,11 +46,7 @@ _COPIES = 5
 
 
 class Build:
-    """A store under construction.
-
-    Args:
-        work: The store to build. Shards that an earlier run finished stay; partial files are removed.
-    """
+    """A store under construction. Shards that an earlier run finished stay; partial files are removed."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
@@ -120,11 +116,8 @@ class Build:
 def finish(work: Work, shards: list[Shard], rejected: list[dict[str, Any]], seconds: float) -> None:
     """Check that every input row is accounted for, and mark the store as finished.
 
-    Args:
-        work: The store that was built.
-        shards: All shards, in order.
-        rejected: The rows of all shards that have no vector, in order.
-        seconds: Time of the teacher, summed over all actors of the last run.
+    All shards, and their rows without a vector, are in order. The seconds are the time of the teacher, summed
+    over all actors of the last run.
     """
     store, folder, texts = work.store, work.folder, read_manifest(work.texts_folder)
     stored, unread = sum(shard.rows for shard in shards), int(texts["quarantined"])

@@ -47,11 +47,7 @@ Vectors = npt.NDArray[np.float32]
 
 
 class _Transient(Exception):
-    """A request failed in a way that another attempt may mend.
-
-    Attributes:
-        pause: Seconds that the endpoint asks to wait; None where it does not say.
-    """
+    """A request failed in a way that another attempt may mend, after the seconds that are asked, if any."""
 
     def __init__(self, reason: str, pause: float | None = None) -> None:
         super().__init__(reason)
@@ -68,13 +64,9 @@ class _Stopped(Exception):
 
 @dataclass
 class Count:
-    """Number of texts, tokens and requests sent to an endpoint.
+    """What an endpoint has answered, and the attempts that failed and were repeated.
 
-    Attributes:
-        texts: Number of texts that were answered.
-        tokens: Number of tokens, as the endpoint counts them; 0 if it does not.
-        requests: Number of requests that were answered.
-        repeated: Number of attempts that failed and were repeated.
+    Tokens are counted by the endpoint; 0 if it does not.
     """
 
     texts: int = 0
@@ -92,11 +84,7 @@ class Count:
 
 
 class Client:
-    """Asks an endpoint for vectors; several threads may share it.
-
-    Args:
-        endpoint: The endpoint, and how it is asked.
-    """
+    """Asks an endpoint for vectors; several threads may share it."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint, self.count = endpoint, Count()
@@ -125,9 +113,10 @@ class Client:
             Hindered: It did not answer well within the allowed number of attempts.
         """
         try:
-            return self._embed(texts)
-        except _Unfit as error:
-            return self._in_halves(texts, error)
+            try:
+                return self._embed(texts)
+            except _Unfit as error:
+                return self._in_halves(texts, error)
         except BadInput as error:
             # Others that wait for their next attempt end with the same message.
             self._failed = self._failed or error
@@ -139,13 +128,8 @@ class Client:
             middle = len(texts) // 2
             first, second = self.embed(texts[:middle]), self.embed(texts[middle:])
             return np.concatenate([first[0], second[0]]), first[1] + second[1]
-        try:
-            if not self.count.requests:
-                self._embed([PROBE])  # It may refuse every text.
-        except BadInput as error:
-            self._failed = self._failed or error
-            self.stop()
-            raise
+        if not self.count.requests:
+            self._embed([PROBE])  # It may refuse every text.
         warn(f"one text is set aside, since {refused}")
         return np.full((1, self._width), np.nan, np.float32), 0
 

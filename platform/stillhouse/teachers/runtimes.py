@@ -96,13 +96,7 @@ class Running:
     quick: bool = True
 
     def forward(self, store: Store, pad_id: int, device: str, batch_tokens: int = 0) -> Forward:
-        """The forward pass for a store.
-
-        Args:
-            store: A store of the teacher, in this runtime.
-            pad_id: Token id that pads the shorter texts of a batch.
-            device: Device that the teacher runs on.
-            batch_tokens: Tokens per batch, padding included; 0 takes what suits the runtime.
+        """The forward pass for a store of the teacher; 0 ``batch_tokens`` take what suits the runtime.
 
         Raises:
             BadInput: As of `start`, for its ``encoder``.
@@ -112,13 +106,7 @@ class Running:
 
 
 def start(store: Store, workspace: Workspace, device: str, threads: int) -> Running:
-    """Make a store's teacher ready to run in the store's runtime.
-
-    Args:
-        store: A store of the teacher; its runtime and precision count. Other prompts can be asked for later.
-        workspace: Holds the teacher if it is a stage.
-        device: ``cpu``, ``cuda``, ….
-        threads: Threads of this process.
+    """Make a store's teacher ready to run in the store's runtime, also for stores of other prompts.
 
     Raises:
         BadInput: The runtime cannot run here, or the teacher cannot be loaded. Its ``encoder`` refuses what
@@ -159,14 +147,7 @@ def require_convertible(store: Store) -> None:
 
 
 def why_unfit(store: Store, workspace: Workspace, device: str, threads: int) -> str:
-    """Convert a store's teacher, and say why the store's runtime cannot compute its vectors; empty if it can.
-
-    Args:
-        store: Not in PyTorch; its texts have been read.
-        workspace: Holds its texts.
-        device: Device that the teacher runs on.
-        threads: Threads of this process.
-    """
+    """Convert a store's teacher, and say why its runtime cannot compute the vectors; empty if it can."""
     try:
         _Converted(store.runtime, workspace, device, threads).compared(store)
     except Exception as error:  # What runtimes and compilers raise has no common base class.
@@ -175,14 +156,7 @@ def why_unfit(store: Store, workspace: Workspace, device: str, threads: int) -> 
 
 
 class _Converted:
-    """A teacher in another runtime, converted once per length.
-
-    Args:
-        runtime: Not PyTorch.
-        workspace: Holds the texts.
-        device: Device that the teacher runs on.
-        threads: Threads of this process.
-    """
+    """A teacher in another runtime than PyTorch, converted once per length."""
 
     def __init__(self, runtime: str, workspace: Workspace, device: str, threads: int) -> None:
         self._runtime, self._workspace, self._device, self._threads = runtime, workspace, device, threads

@@ -149,13 +149,9 @@ def write_shard(
 ) -> Shard:
     """Write the file of a shard; rows without a vector are quarantined with a reason.
 
-    Args:
-        work: The store.
-        index: The shard.
-        vectors_NE: A vector for every row of the shard's texts.
-        without: Rows that have no vector, counted from the first of the shard, and why.
-        tokens: Number of tokens without padding.
-        start: When the work on the shard began, by `time.perf_counter`.
+    There is a vector for every row of the shard's texts. Those ``without`` one of their own are counted from
+    the first of the shard, and say why. Tokens are counted without padding; the work began at ``start``, by
+    `time.perf_counter`.
     """
     store, folder = work.store, work.folder
     with np.errstate(over="ignore"):
@@ -180,10 +176,7 @@ def write_shard(
 def publish_shard(work: Work, shard: Shard, rejected: list[dict[str, Any]]) -> None:
     """Publish a shard as soon as it is written, so that no other node makes it again: its file, then a note.
 
-    Args:
-        work: The store that it belongs to; nothing happens if it has no remote.
-        shard: The shard.
-        rejected: Its rows without a vector.
+    Nothing happens without a remote.
 
     Raises:
         Hindered: The remote does not take it.
@@ -219,11 +212,7 @@ def _read_note(data: bytes | None) -> tuple[Shard, list[dict[str, Any]]] | None:
 
 
 class Embedders:
-    """The teachers of several stores, which embed one shard after another; each is loaded once, on demand.
-
-    Args:
-        works: The stores to build, by number.
-    """
+    """The teachers of several stores, which embed one shard after another; each is loaded once, on demand."""
 
     def __init__(self, works: list[Work]) -> None:
         self._works = works
@@ -238,15 +227,7 @@ class Embedders:
         offsets: Offsets,
         progress: Callable[[int], None] | None = None,
     ) -> Shard:
-        """Embed a shard's tokens and write its file; rows without a vector are quarantined with a reason.
-
-        Args:
-            number: The store.
-            index: The shard.
-            ids: Token ids of its texts, end to end.
-            offsets: Where each text begins, and the end of the last.
-            progress: Called with the number of rows that are done.
-        """
+        """Embed the tokens of a store's shard, and write its file; see `Forward` and `write_shard`."""
         work = self._works[number]
         if number not in self._forwards:
             self._forwards[number] = self._forward_of(work)

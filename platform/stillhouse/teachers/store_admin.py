@@ -73,11 +73,8 @@ def collectable(workspace: Workspace, *, older_than: float = DAY_SECONDS) -> lis
     """List the folders that could be deleted, never one that a live process is building.
 
     These are unfinished stores and tokens that have not been written to for a while, and finished ones that
-    no plan of this workspace names.
-
-    Args:
-        workspace: The workspace to search.
-        older_than: Minimum age of an unfinished folder in seconds since it was last written to.
+    no plan of this workspace names. An unfinished one is ``older_than`` so many seconds since it was last
+    written to.
     """
     stores, texts, text = _references(workspace)
     found = []

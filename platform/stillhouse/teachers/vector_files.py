@@ -221,14 +221,7 @@ def keys_of(texts: Sequence[str]) -> Keys:
 
 
 class TextIndex:
-    """Distinct texts by their hashes.
-
-    Attributes:
-        places: For every text that was given, the number of the distinct text that it is.
-
-    Args:
-        keys: Hashes of the texts, (N, 2).
-    """
+    """Distinct texts by their hashes, (N, 2); ``places`` has the number of the distinct text of each."""
 
     def __init__(self, keys: Keys) -> None:
         order = np.lexsort((keys[:, 1], keys[:, 0]))
@@ -331,11 +324,7 @@ def _put(
 
 
 class FilesEncoder(InRoles):
-    """Files of vectors as an encoder: of texts that they have, whatever else is asked is refused.
-
-    Args:
-        vectors: The files.
-    """
+    """Files of vectors as an encoder: of texts that they have, whatever else is asked is refused."""
 
     def __init__(self, vectors: VectorFiles) -> None:
         self._vectors = vectors

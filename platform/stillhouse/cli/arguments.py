@@ -23,7 +23,6 @@ from stillhouse.core.other_words import in_our_words
 from stillhouse.experiments.fields import Field, attribute_docs, fields
 from stillhouse.search.keywords import Place, Resources
 
-Commands = "_SubParsersAction[ArgumentParser]"
 FLAGS: Mapping[str, str] = {
     "teacher": "teacher.name",
     "teachers": "teacher.members",
@@ -77,7 +76,6 @@ def number(text: str) -> float:
     return value
 
 
-_TYPES: Mapping[str, Callable[[str], Any]] = {"int": int, "float": number}
 _KINDS: Mapping[type, tuple[Callable[[str], Any], str]] = {
     int: (int, "N"),
     float: (number, "X"),
@@ -274,10 +272,9 @@ def add_field(group: Any, name: str, field: Field, *, shown: bool = True) -> Non
     if field.type == "bool":
         group.add_argument(flag, dest=name, action=BooleanOptionalAction, default=None, help=text)
     else:
-        named = field.type.removesuffix(" | None")
-        kind = _TYPES.get(named, str)
-        metavar = {"int": "N", "float": "X"}.get(named, "VALUE")
-        group.add_argument(flag, dest=name, type=kind, default=None, metavar=metavar, help=text)
+        numbers = {"int": _KINDS[int], "float": _KINDS[float]}
+        read, metavar = numbers.get(field.type.removesuffix(" | None"), (str, "VALUE"))
+        group.add_argument(flag, dest=name, type=read, default=None, metavar=metavar, help=text)
 
 
 def short(text: str) -> str:

@@ -1,5 +1,6 @@
 """`stillhouse dashboard SWEEP`: a sweep's study in optuna-dashboard, in the browser."""
 
+import contextlib
 from argparse import ArgumentParser, Namespace, _SubParsersAction
 from pathlib import Path
 from typing import Any
@@ -36,11 +37,8 @@ def run(options: Namespace) -> int:
     check_name(options.sweep, "a sweep")
     server = dashboard_server(root_of(options), options.sweep, options.port)
     show(f"sweep {options.sweep}: http://{_HOST}:{server.server_port} (Ctrl-C ends it)")
-    with server:
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            return 0
+    with server, contextlib.suppress(KeyboardInterrupt):
+        server.serve_forever()
     return 0
 
 

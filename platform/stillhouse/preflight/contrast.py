@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from stillhouse.core.identity import Spec
-from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY
+from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.tables import open_rows, open_texts, open_values
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
@@ -79,11 +79,17 @@ def saturation(planned: Planned, vectors_NE: Vectors) -> list[Finding]:
     """
     findings: list[Finding] = []
     for stage in planned.stages:
+        batch = min(len(vectors_NE), stage.batch_size // stage.accumulate)
+        if batch < 2:
+            continue
+        teacher_BE = torch.from_numpy(vectors_NE[:batch]).float()
         if stage.start_from is None and "text" in stage.stores:
             for nce in within(stage.objective, InfoNCE):
-                findings += _judged(planned, stage, nce, vectors_NE)
+                findings.append(_with_teacher(planned, stage, nce, teacher_BE))
         for contrast in within(stage.objective, MultilingualCrossEntropy):
-            findings += _between_languages(stage, contrast, vectors_NE)
+            loss: MultilingualCrossEntropy = contrast.build()
+            softmax = Softmax.of(loss.logits(teacher_BE, teacher_BE))
+            findings.append(judge(softmax, stage.label, loss.temperature.temperature))
     return findings
 
 
@@ -115,29 +121,15 @@ def within(objective: Spec[Any], loss: type) -> list[Spec[Any]]:
     return found
 
 
-def _judged(planned: Planned, stage: Stage, nce: Spec[Any], vectors_NE: Vectors) -> list[Finding]:
-    batch = min(len(vectors_NE), stage.batch_size // stage.accumulate)
-    if batch < 2:
-        return []
-    teacher_BE = torch.from_numpy(vectors_NE[:batch]).float()
-    encoded = _student_vectors(planned, stage, {planned.role: list(planned.texts[:batch])})
-    student_BD = encoded[planned.role]
+def _with_teacher(planned: Planned, stage: Stage, nce: Spec[Any], teacher_BE: Tensor) -> Finding:
+    texts = {planned.role: list(planned.texts[: len(teacher_BE)])}
+    student_BD = _student_vectors(planned, stage, texts)[planned.role]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stage.seed)
         loss: InfoNCE = nce.build(student_dim=student_BD.shape[1], teacher_dim=teacher_BE.shape[1])
     with torch.no_grad():
         softmax = Softmax.of(loss.temperature(loss.anchors(student_BD) @ loss.keys(teacher_BE).T))
-    return [judge(softmax, stage.label, loss.temperature.temperature)]
-
-
-def _between_languages(stage: Stage, contrast: Spec[Any], vectors_NE: Vectors) -> list[Finding]:
-    batch = min(len(vectors_NE), stage.batch_size // stage.accumulate)
-    if batch < 2:
-        return []
-    teacher_BE = torch.from_numpy(vectors_NE[:batch]).float()
-    loss: MultilingualCrossEntropy = contrast.build()
-    softmax = Softmax.of(loss.logits(teacher_BE, teacher_BE))
-    return [judge(softmax, stage.label, loss.temperature.temperature)]
+    return judge(softmax, stage.label, loss.temperature.temperature)
 
 
 def _of_pairs(planned: Planned, stage: Stage, nce: Spec[Any]) -> list[Finding]:
@@ -239,5 +231,4 @@ def _student_vectors(planned: Planned, stage: Stage, texts: Mapping[str, list[st
         autocast=stage.autocast,
         prompts=stage.prompts,
     )
-    encode = {QUERY: encoder.encode_query, DOCUMENT: encoder.encode_document, PLAIN: encoder.encode}
-    return {role: torch.from_numpy(encode[role](each)) for role, each in texts.items()}
+    return {role: torch.from_numpy(encoder.encoded(role, each)) for role, each in texts.items()}

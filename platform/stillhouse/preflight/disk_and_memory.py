@@ -93,11 +93,9 @@ def teacher_bytes(planned: Planned) -> int:
 
 
 def _compared(check: str, needed: int, free: int, found: str, remedy: str) -> list[Finding]:
-    if needed > free:
-        return [Finding(check, ERROR, found, remedy)]
-    if needed > _TIGHT * free:
-        return [Finding(check, WARNING, found, remedy)]
-    return [Finding(check, NOTE, found)]
+    if needed <= _TIGHT * free:
+        return [Finding(check, NOTE, found)]
+    return [Finding(check, ERROR if needed > free else WARNING, found, remedy)]
 
 
 def _stored_bytes(planned: Planned) -> int:

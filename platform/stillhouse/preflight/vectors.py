@@ -76,9 +76,8 @@ def stored_vectors(planned: Planned, run: TeacherRun, until: float) -> list[Find
     compared: list[str] = []
     lowest = 1.0
     for store in planned.stores:
-        if not planned.workspace.finished(store):
-            continue
-        if not (store.teacher.checkpoint or store.teacher.asked):
+        known = store.teacher.checkpoint or store.teacher.asked
+        if not known or not planned.workspace.finished(store):
             continue
         cosines, rows = _compared(planned, store, run, until)
         wrong = [row for row, cosine in zip(rows, cosines, strict=True) if not cosine >= FLOOR]

@@ -23,12 +23,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from stillhouse.core.console import say, warn
 from stillhouse.core.errors import BadInput, Hindered
 from stillhouse.core.json_text import parse_json
 from stillhouse.core.redaction import HIDDEN, redacted
+from stillhouse.teachers.forward import Vectors
 from stillhouse.teachers.vector_files import UNIT_TOLERANCE
 from stillhouse.values.data import Endpoint
 
@@ -42,8 +42,6 @@ _REFUSED = frozenset({401, 403})
 _UNFIT = frozenset({400, 413, 422})
 _SHOWN = 200
 _MOST_BYTES = 1 << 30
-
-Vectors = npt.NDArray[np.float32]
 
 
 class _Transient(Exception):

@@ -180,7 +180,7 @@ class _Converted:
             exact = replace(store, compute="float32", runtime=TORCH)
             loaded = load_teacher(exact, self._workspace, self._device)
             encode = self._convert(store, loaded)
-            _compare(store, self._workspace, self._device, encode, as_encoder(loaded, exact), self._threads)
+            self._compare(store, encode, as_encoder(loaded, exact))
             self._made[store.max_length] = encode
         return self._made[store.max_length]
 
@@ -196,18 +196,15 @@ class _Converted:
             opened = _in_onnx_runtime if self._runtime == ONNX else _in_openvino
             return opened(graph, self._threads, store.compute)
 
-
-def _compare(
-    store: Store, workspace: Workspace, device: str, encode: Encode, exact: Encode, threads: int
-) -> None:
-    ids, offsets, tokenizer = tokenised_sample(store, workspace, _COMPARED)
-    ours = Forward(exact, tokenizer.pad_id, default_batch_tokens(device, 1), device=device)
-    reference_NE = ours(ids, offsets)
-    # Under autocast the same weights give what PyTorch gives in this precision.
-    own = replace(ours, compute=store.compute)
-    theirs = replace(own, teacher=encode, ahead=threads, quick=False)
-    of_torch = lowest_cosine(own(ids, offsets), reference_NE)
-    require_agreement(store, lowest_cosine(theirs(ids, offsets), reference_NE), of_torch)
+    def _compare(self, store: Store, encode: Encode, exact: Encode) -> None:
+        ids, offsets, tokenizer = tokenised_sample(store, self._workspace, _COMPARED)
+        ours = Forward(exact, tokenizer.pad_id, default_batch_tokens(self._device, 1), device=self._device)
+        reference_NE = ours(ids, offsets)
+        # Under autocast the same weights give what PyTorch gives in this precision.
+        own = replace(ours, compute=store.compute)
+        theirs = replace(own, teacher=encode, ahead=self._threads, quick=False)
+        of_torch = lowest_cosine(own(ids, offsets), reference_NE)
+        require_agreement(store, lowest_cosine(theirs(ids, offsets), reference_NE), of_torch)
 
 
 def _compiled(encode: Callable[[Tokens], Tensor]) -> Encode:

@@ -117,29 +117,25 @@ def damaged(workspace: Workspace) -> Iterator[tuple[Path, list[str]]]:
 def _listed(folder: Path) -> Listed:
     label, _, fingerprint = folder.name.rpartition("-")
     finished = (folder / MANIFEST).exists()
-    unknown: dict[str, Any] = {"rows": 0, "quarantined": 0, "dim": 0, "dtype": "", "teacher": {"name": ""}}
-    manifest, problem, prompt = unknown, "", ""
+    unknown: dict[str, Any] = {"rows": 0, "quarantined": 0, "dim": 0, "dtype": "", "teacher": ""}
+    facts, problem, prompt = unknown, "", ""
     if finished:
         try:
             found = read_manifest(folder)
-            manifest = {**{name: found[name] for name in unknown}, "teacher": dict(found["teacher"])}
+            facts = {**{name: found[name] for name in unknown}, "teacher": dict(found["teacher"])["name"]}
             prompt = str(found["plan"]["with"]["prompt"]) if "plan" in found else ""
-            int(manifest["rows"]), int(manifest["quarantined"]), manifest["teacher"]["name"]
+            int(facts["rows"]), int(facts["quarantined"])
         except (BadInput, TypeError, KeyError, ValueError) as error:
-            manifest, problem = unknown, f"{MANIFEST} is damaged: {error}"
+            facts, problem = unknown, f"{MANIFEST} is damaged: {error}"
     return Listed(
         label,
         fingerprint,
-        manifest["rows"],
-        manifest["quarantined"],
-        manifest["dim"],
-        manifest["dtype"],
-        manifest["teacher"]["name"],
-        prompt,
-        round(_bytes(folder) / 1e6, 2),
-        finished,
-        folder,
-        problem,
+        **facts,
+        prompt=prompt,
+        megabytes=round(_bytes(folder) / 1e6, 2),
+        finished=finished,
+        path=folder,
+        problem=problem,
     )
 
 

@@ -16,7 +16,8 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.roles import Prompts
 from stillhouse.corpora.tables import Texts
 from stillhouse.teachers.choice import TeacherChoice
-from stillhouse.teachers.client import Client, Vectors, found_out, tell, warn_of_open_key
+from stillhouse.teachers.client import Client, found_out, tell, warn_of_open_key
+from stillhouse.teachers.forward import Vectors
 from stillhouse.teachers.kinds import Embed, TeacherKind
 from stillhouse.teachers.shards import Shard, Work, write_shard
 from stillhouse.values.data import Endpoint, Store

@@ -95,7 +95,8 @@ def _import_group(works: Mapping[int, Work], missing: list[tuple[int, int]]) -> 
     vectors = _vectors(first)
     tables = {number: Texts(work.texts_folder) for number, work in works.items()}
     keys = {
-        number: [keys_of(table.shard(part)) for part in _parts(table)] for number, table in tables.items()
+        number: [keys_of(table.shard(part)) for part in range(len(table.shard_starts))]
+        for number, table in tables.items()
     }
     index = TextIndex(np.concatenate([key for each in keys.values() for key in each]))
     roles = list(dict.fromkeys((PLAIN, *(_vectors(work).role for work in works.values()))))
@@ -122,10 +123,6 @@ def _import_group(works: Mapping[int, Work], missing: list[tuple[int, int]]) -> 
 
 def _vectors(work: Work) -> VectorFiles:
     return cast(VectorFiles, work.store.teacher)
-
-
-def _parts(table: Texts) -> range:
-    return range(len(table.shard_starts))
 
 
 def _check_complete(work: Work, texts: Texts, found: Found, places: npt.NDArray[np.int64]) -> int:

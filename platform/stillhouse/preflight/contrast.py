@@ -43,14 +43,10 @@ FLAT = 0.99
 
 @dataclass(frozen=True)
 class Softmax:
-    """The softmax over the candidates of an anchor, at the first step.
+    """The softmax over the candidates of an anchor, at the first step, with the mean loss.
 
-    Attributes:
-        outside: Share outside of its largest entry; the median over the anchors.
-        effective: Exponential of its entropy, the number of candidates that count; the median over the
-            anchors.
-        candidates: Number of candidates per anchor.
-        loss: The mean loss.
+    ``outside`` is the share outside of its largest entry, ``effective`` the exponential of its entropy, the
+    number of candidates that count; both are medians over the anchors.
     """
 
     outside: float

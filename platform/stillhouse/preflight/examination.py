@@ -53,7 +53,13 @@ def examine(
     with recorded() as understood:
         planned = read(method, hp, experiment, workspace, teacher, device)
     findings = [Finding("data", NOTE, "\n".join(each.lines()), data=each.noted()) for each in understood]
-    findings += _cheap(planned, workers)
+    findings += checked("weights", lambda: [*teacher_weights(planned), *student_weights(planned)])
+    findings += checked("prompts", lambda: missing_prompts(planned))
+    findings += checked("space", lambda: same_space(planned))
+    findings += device_used(planned, workers=workers)
+    findings += checked("size", lambda: student_size(planned))
+    findings += checked("disk", lambda: disk_space(planned))
+    findings += checked("memory", lambda: memory(planned))
     findings += checked("dev", lambda: dev_resolution(planned))
     findings += checked("lengths", lambda: cut_texts(planned))
     findings += full_bank([planned.stage], planned.rows)
@@ -93,18 +99,6 @@ def at_start(
         findings += missing_prompts(planned)
         findings += disk_space(planned, trials=trials)
     return findings
-
-
-def _cheap(planned: Planned, workers: int) -> list[Finding]:
-    return [
-        *checked("weights", lambda: [*teacher_weights(planned), *student_weights(planned)]),
-        *checked("prompts", lambda: missing_prompts(planned)),
-        *checked("space", lambda: same_space(planned)),
-        *device_used(planned, workers=workers),
-        *checked("size", lambda: student_size(planned)),
-        *checked("disk", lambda: disk_space(planned)),
-        *checked("memory", lambda: memory(planned)),
-    ]
 
 
 def _of_sample(planned: Planned, run: TeacherRun, until: float) -> list[Finding]:

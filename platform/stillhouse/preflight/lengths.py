@@ -28,14 +28,11 @@ def cut_texts(planned: Planned) -> list[Finding]:
     texts = [prompt + text for text in planned.texts]
     findings += _cut("student", student, texts, stage.max_length, planned)
     if not all(tokenizer.same_as(student) for tokenizer in tokenizers.values()):
-        findings.append(
-            Finding(
-                CHECK,
-                NOTE,
-                "teacher and student have different tokenizers, so each text is tokenised twice, and the two "
-                "cut long texts at different places.",
-            )
+        found = (
+            "teacher and student have different tokenizers, so each text is tokenised twice, and the two cut "
+            "long texts at different places."
         )
+        findings.append(Finding(CHECK, NOTE, found))
     return findings
 
 

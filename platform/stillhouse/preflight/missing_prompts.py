@@ -22,13 +22,7 @@ _INSTRUCT = "Instruct: Given a web search query, retrieve relevant passages that
 
 @dataclass(frozen=True)
 class Custom:
-    """The prompts with which a family of models was trained.
-
-    Attributes:
-        name: Pattern of the names of its models.
-        card: Pattern that their cards have; empty where a card does not tell.
-        prompts: What they read with.
-    """
+    """The prompts of a family of models, by patterns of their names and cards, empty where no card tells."""
 
     name: str
     card: str

@@ -31,19 +31,9 @@ _TOKENS_PER_TEXT = 32.0
 
 @dataclass(frozen=True)
 class Planned:
-    """A planned run.
+    """A planned run, up to its last stage, with the data and the stores as far as the data has been read.
 
-    Attributes:
-        experiment: The experiment.
-        teacher: Its teacher.
-        setting: The data, as far as it has been read.
-        stage: The last stage of the plan.
-        workspace: Where artifacts are.
-        device: Where teacher and students run.
-        stores: The teacher's vectors that the run reads, as far as the data has been read.
-        texts: Some of the texts to distil on.
-        label: Where they come from.
-        is_read: Whether the data has been read; otherwise ``texts`` are a glimpse of it.
+    ``texts`` are some of those to distil on, from ``label``; a glimpse of them where the data is not read.
     """
 
     experiment: Experiment

@@ -49,12 +49,7 @@ _BY_DESIGN: dict[Any, str] = {
 
 @dataclass(frozen=True)
 class Layers:
-    """Statistics of a folder's weights, layer by layer.
-
-    Attributes:
-        names: The layers in order; one entry for a model without layers.
-        untrained: Those that look like random draws.
-    """
+    """The layers of a folder in order, one for a model without any, and those that look like random draws."""
 
     names: tuple[str, ...]
     untrained: tuple[str, ...]
@@ -184,26 +179,21 @@ def _of_model(model: Model, kept: Sequence[int] | None, who: str) -> list[Findin
     layers = look_at(Path(model.path)).of(kept)
     name = model.title
     if layers.all_untrained:
-        return [
-            Finding(
-                CHECK,
-                ERROR,
-                f"{who}, {name}, has weights that were never trained: in every layer that is used "
-                f"({len(layers.names)}) norms are 1, biases are 0 and matrices are plain random draws.",
-                "Name a trained checkpoint; a folder that was made from a configuration alone has random "
-                "weights.",
-            )
-        ]
+        found = (
+            f"{who}, {name}, has weights that were never trained: in every layer that is used "
+            f"({len(layers.names)}) norms are 1, biases are 0 and matrices are plain random draws."
+        )
+        remedy = (
+            "Name a trained checkpoint; a folder that was made from a configuration alone has random weights."
+        )
+        return [Finding(CHECK, ERROR, found, remedy)]
     if layers.untrained:
-        return [
-            Finding(
-                CHECK,
-                WARNING,
-                f"{who}, {name}, has layers that look as if they were never trained: "
-                f"{', '.join(layers.untrained)} of {len(layers.names)}.",
-                "Check how the folder was made, or leave these layers out (student.layers).",
-            )
-        ]
+        found = (
+            f"{who}, {name}, has layers that look as if they were never trained: "
+            f"{', '.join(layers.untrained)} of {len(layers.names)}."
+        )
+        remedy = "Check how the folder was made, or leave these layers out (student.layers)."
+        return [Finding(CHECK, WARNING, found, remedy)]
     return []
 
 

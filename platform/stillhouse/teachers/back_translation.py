@@ -68,10 +68,8 @@ class Translator:
     def __call__(self, texts: Sequence[str], seed: int | None = None) -> list[str]:
         """Translate texts, in their order.
 
-        Args:
-            texts: Texts in the language that the model reads.
-            seed: Seed for sampling every token from the model, so that another seed gives another wording;
-                None decodes with the model's own settings. The global random state is left unchanged.
+        With a seed every token is sampled from the model, so that another seed gives another wording; None
+        decodes with the model's own settings. The global random state is left unchanged.
         """
         order = sorted(range(len(texts)), key=lambda at: len(texts[at]))
         translations = [""] * len(texts)

@@ -97,14 +97,12 @@ class Client:
         key_of(endpoint)
 
     def embed(self, texts: Sequence[str]) -> tuple[Vectors, int]:
-        """Ask for the vectors of some texts, as often as it takes and is allowed.
+        """Ask for the vectors of texts, (N, E), in their order, and the number of tokens.
 
-        Where the first answer has a number that is not finite, they are asked for once more; a row whose
+        They are asked for as often as it takes and is allowed. Where the first answer has a number that is not
+        finite, they are asked for once more; a row whose
         vector then has one is set aside. So is a text that is refused by itself, such as one that is too
         long, by a vector of NaN; what is refused together is asked for in halves.
-
-        Returns:
-            The vectors, (N, E), in the order of the texts, and the number of tokens.
 
         Raises:
             BadInput: The endpoint refuses the request or the key, or answers with another dimension.

@@ -55,12 +55,9 @@ class Unfit(BadInput):
 
 
 def require_agreement(store: Store, found: float, of_torch: float) -> None:
-    """Refuse a runtime that computes something else than PyTorch.
+    """Refuse a runtime that computes something else than PyTorch, by lowest cosines to PyTorch in float32.
 
-    Args:
-        store: Its runtime and precision count.
-        found: Lowest cosine of the runtime's vectors to PyTorch's in float32.
-        of_torch: The same of PyTorch's own vectors in the store's precision.
+    ``found`` is that of the runtime's vectors, ``of_torch`` that of PyTorch's own in the store's precision.
 
     Raises:
         Unfit: The cosine is too low, or not a number.

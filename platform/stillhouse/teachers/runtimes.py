@@ -83,11 +83,8 @@ def require_runtime(runtime: str, device: str, compute: str) -> None:
 class Running:
     """A teacher that is ready to run, in the runtime of its stores.
 
-    Attributes:
-        encoder: Gives the function from tokens to vectors (B, E) for a store: for its prompt and length.
-        batch_tokens: Suitable number of tokens per batch, padding included.
-        ahead: Number of batches that are started before the vectors of the first of them are read.
-        quick: Whether `teachers.forward.Forward` chooses the float32 products.
+    ``encoder`` gives the function from tokens to vectors (B, E) for the prompt and length of a store. The rest
+    is as in `Forward`, and suits the runtime.
     """
 
     encoder: Callable[[Store], Encode]

@@ -40,14 +40,9 @@ ARROW_TYPE = {"float16": pa.float16(), "float32": pa.float32()}
 class Work:
     """Everything that a process needs to build any shard of a store.
 
-    Attributes:
-        store: The store to build.
-        root: The workspace's folder.
-        tokenizer: The model whose folder holds the teacher's tokenizer; None where no model is run.
-        device: Device that the teacher runs on.
-        threads: Threads per process that runs the teacher; 0 keeps the current number.
-        batch_tokens: Tokens per batch, padding included; 0 takes what suits the device and the runtime.
-        remote: Where every shard is published when it is written; None if all processes see ``root``.
+    The tokenizer is a model whose folder has the teacher's, None where no model is run. 0 threads keep the
+    current number; 0 tokens per batch, padding included, take what suits the device and the runtime. Every
+    shard is published to the remote when it is written; there is none if all processes see ``root``.
     """
 
     store: Store
@@ -75,17 +70,10 @@ class Work:
 
 
 class Shard(NamedTuple):
-    """A finished shard.
+    """A finished shard, by its index in the text table, with size and hash of its file.
 
-    Attributes:
-        part: Its index in the text table.
-        rows: Number of vectors.
-        quarantined: Number of rows of the text table's shard without a vector.
-        dim: E.
-        tokens: Number of tokens without padding.
-        bytes: Size of the file.
-        sha256: Hash of the file.
-        seconds: Time it took to build; 0 if it existed already.
+    ``rows`` have a vector, ``quarantined`` ones none. Tokens are counted without padding. The seconds are 0 if
+    it existed already.
     """
 
     part: int

@@ -250,11 +250,7 @@ def look_up(
 ) -> Found:
     """Read all files once, and collect the vectors of some texts.
 
-    Args:
-        vectors: The files.
-        index: The texts.
-        roles: Roles of the texts.
-        room: A zero array (distinct texts, E) per role, that of plain texts among them; None takes memory.
+    ``room`` is a zero array (distinct texts, E) per role, that of plain texts among them; None takes memory.
 
     Raises:
         BadInput: The files have changed since they were found, or a vector has another dimension or length.

@@ -46,10 +46,6 @@ class DocumentsByTeacher:
         say(f"{name}: measuring {model.title} among its documents")
         return theirs, self._measured(benchmark, model)
 
-    def measures(self, model: FiniteEncoder) -> bool:
-        """Return whether a model is the teacher itself, so that `measure` has its figures."""
-        return model.identity == self.teacher.identity
-
     def show(
         self,
         name: str,

@@ -146,7 +146,7 @@ def _others(
     by_teacher: tuple[Measured, Measured] | None,
 ) -> Measured:
     """The figures of the model of `--against`; a teacher that has been measured is not measured again."""
-    if documents is not None and by_teacher is not None and documents.measures(other):
+    if documents is not None and by_teacher is not None and other.identity == documents.teacher.identity:
         return by_teacher[0]
     return _measured(name, benchmark, other, among_others=True)
 

@@ -20,12 +20,8 @@ def full_bank(plans: Iterable[Stage], rows: int) -> list[Finding]:
     size = max((int(bank.kwargs["size"]) for bank in banks), default=0)
     if not size >= rows > 0:
         return []
-    return [
-        Finding(
-            CHECK,
-            WARNING,
-            f"bank_size={size:,} is no smaller than the text, of {rows:,} rows: the bank comes to hold "
-            "every anchor's own vector (masked, as are its duplicates) and the same negatives for all.",
-            "Give more text, or a smaller bank.",
-        )
-    ]
+    found = (
+        f"bank_size={size:,} is no smaller than the text, of {rows:,} rows: the bank comes to hold every "
+        "anchor's own vector (masked, as are its duplicates) and the same negatives for all."
+    )
+    return [Finding(CHECK, WARNING, found, "Give more text, or a smaller bank.")]

@@ -134,7 +134,6 @@ def read(
     named = context.whole
     setting = dataclasses.replace(plan.setting, data={**plan.setting.data, **named.data}, dev=named.dev)
     stage = method.plan(hp, setting)
-    stores = tuple(reached(Store, stage))
     sentences = setting.get(Sentences)
     found = reached(Store, sentences, stage)
     table = found[0].texts if found else next(iter(stage.examples.columns.values()))
@@ -142,7 +141,7 @@ def read(
         plan,
         setting=setting,
         stage=stage,
-        stores=stores,
+        stores=tuple(reached(Store, stage)),
         texts=tuple(sample_of(workspace, table, SAMPLE)[1]),
         label=table.label,
         is_read=True,

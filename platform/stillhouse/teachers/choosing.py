@@ -93,9 +93,7 @@ class Chooser:
 
     def _by_rule(self, store: Store) -> str:
         able = store.compute == "bfloat16" and not why_not(OPENVINO, self._device, store.compute)
-        if not able or unconvertible(store):
-            return TORCH
-        if len(open_texts(self._workspace, store.texts)) < LARGE:
+        if not able or unconvertible(store) or len(open_texts(self._workspace, store.texts)) < LARGE:
             return TORCH
         key = store.teacher.fingerprint, store.max_length
         if key not in self._fit:

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from stillhouse.core.console import say, warn
+from stillhouse.core.console import warn
 from stillhouse.core.errors import BadInput, Hindered
 from stillhouse.core.json_text import parse_json
 from stillhouse.core.redaction import HIDDEN, redacted
@@ -99,10 +99,10 @@ class Client:
     def embed(self, texts: Sequence[str]) -> tuple[Vectors, int]:
         """Ask for the vectors of texts, (N, E), in their order, and the number of tokens.
 
-        They are asked for as often as it takes and is allowed. Where the first answer has a number that is not
-        finite, they are asked for once more; a row whose
-        vector then has one is set aside. So is a text that is refused by itself, such as one that is too
-        long, by a vector of NaN; what is refused together is asked for in halves.
+        They are asked for as often as it takes and is allowed. Where the first answer has a number that is
+        not finite, they are asked for once more; a row whose vector then has one is set aside. So is a text
+        that is refused by itself, such as one that is too long, by a vector of NaN; what is refused together
+        is asked for in halves.
 
         Raises:
             BadInput: The endpoint refuses the request or the key, or answers with another dimension.
@@ -314,13 +314,6 @@ def warn_of_open_key(endpoint: Endpoint) -> None:
     local = host in ("localhost", "::1") or host.startswith("127.")
     if endpoint.url.startswith("http://") and key_of(endpoint) and not local:
         warn(f"note: the key is sent unencrypted to {host}. Use https.")
-
-
-def tell(clients: Sequence[Client]) -> None:
-    """Print what was asked of endpoints."""
-    for client in clients:
-        if client.count.texts or client.count.repeated:
-            say(f"  {client.count.sentence(client.endpoint)}")
 
 
 def _vector(value: Any) -> Vectors:

@@ -83,8 +83,8 @@ def require_runtime(runtime: str, device: str, compute: str) -> None:
 class Running:
     """A teacher that is ready to run, in the runtime of its stores.
 
-    ``encoder`` gives the function from tokens to vectors (B, E) for the prompt and length of a store. The rest
-    is as in `Forward`, and suits the runtime.
+    ``encoder`` gives the function from tokens to vectors (B, E) for the prompt and length of a store. The
+    rest is as in `Forward`, and suits the runtime.
     """
 
     encoder: Callable[[Store], Encode]

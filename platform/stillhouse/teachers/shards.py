@@ -72,8 +72,8 @@ class Work:
 class Shard(NamedTuple):
     """A finished shard, by its index in the text table, with size and hash of its file.
 
-    ``rows`` have a vector, ``quarantined`` ones none. Tokens are counted without padding. The seconds are 0 if
-    it existed already.
+    ``rows`` have a vector, ``quarantined`` ones none. Tokens are counted without padding. The seconds are 0
+    if it existed already.
     """
 
     part: int

@@ -88,10 +88,11 @@ def collectable(workspace: Workspace, *, older_than: float = DAY_SECONDS) -> lis
                 hours = int(idle // 3600)
                 found.append(Collectable(folder, _bytes(folder), f"unfinished, last written {hours} h ago"))
             continue
-        is_store = folder.parent.name == Store.kind
-        named = stores if is_store else texts
-        reference = fingerprint if is_store else _texts_of(folder)
-        if reference not in named and fingerprint not in text:
+        if folder.parent.name == Store.kind:
+            named = fingerprint in stores
+        else:
+            named = _fingerprint(read_manifest(folder)["plan"]["with"]["texts"]) in texts
+        if not named and fingerprint not in text:
             found.append(Collectable(folder, _bytes(folder), "no plan in this workspace names it"))
     return found
 
@@ -174,11 +175,6 @@ def _fingerprint(canonical: dict[str, Any]) -> str:
     """Compute `core.identity.fingerprint` from a form that is canonical already."""
     text = json.dumps(canonical, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _texts_of(folder: Path) -> str:
-    """Return the fingerprint of the texts that a token table was built from."""
-    return _fingerprint(read_manifest(folder)["plan"]["with"]["texts"])
 
 
 def _bytes(folder: Path) -> int:

@@ -130,29 +130,13 @@ def find_vectors(
     )
 
 
-def remark_of(vectors: VectorFiles) -> str:
-    """Say in one line what was found out about files of vectors."""
-    length = "of length 1" if vectors.normalize else "not normalised"
-    text, vector, role = vectors.columns
-    roles = f", their roles in {role!r}" if role else ""
-    return (
-        f"{vectors.source}: {vectors.dimension} dimensions, {length}; texts in {text!r}, vectors in "
-        f"{vector!r}{roles}"
-    )
-
-
 @dataclass
 class Found:
     """The vectors that a pass over the files found for some texts.
 
-    Attributes:
-        vectors_NE: A vector per distinct text, by role; zero where there is none.
-        filled_N: Whether a text has a vector, by role.
-        broken: Number of texts whose vector holds NaN, infinity, only zeros or nothing at all, and examples.
-        twice: Number of texts with several different vectors, and examples.
-        rows: Number of rows of the files.
-        others: Number of rows whose text was not asked for.
-        duplicates: Number of rows that repeat the vector of their text.
+    By role each distinct text has a vector, zero where there is none, and whether it is filled. Vectors of
+    ``broken`` texts hold NaN, infinity, only zeros or nothing at all; ``twice`` counts texts with different
+    ones. Of the rows, ``others`` were not asked for, and ``duplicates`` repeat the vector of their text.
     """
 
     vectors_NE: dict[str, npt.NDArray[np.float32]]

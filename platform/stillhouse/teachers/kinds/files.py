@@ -32,7 +32,6 @@ from stillhouse.teachers.vector_files import (
     find_vectors,
     keys_of,
     look_up,
-    remark_of,
 )
 from stillhouse.values.data import VectorFiles
 
@@ -58,15 +57,16 @@ class Files(TeacherKind):
 
     def remarks(self, choice: TeacherChoice, teacher: VectorFiles) -> list[str]:
         """Say what was found out about the files."""
-        return [remark_of(teacher)]
+        text, vector, role = teacher.columns
+        roles = f", their roles in {role!r}" if role else ""
+        columns = f"texts in {text!r}, vectors in {vector!r}{roles}"
+        return [f"{teacher.source}: {_form(teacher)}; {columns}"]
 
     def understood(self, teacher: VectorFiles) -> list[Understood]:
         """Describe the files as they were understood."""
         columns = zip(("text", "vector", "role"), teacher.columns, strict=True)
-        length = "of length 1" if teacher.normalize else "not normalised"
-        note = f"{teacher.dimension} dimensions, {length}"
         roles = {role: column for role, column in columns if column}
-        return [Understood(teacher.source, "files of vectors", note=note, roles=roles)]
+        return [Understood(teacher.source, "files of vectors", note=_form(teacher), roles=roles)]
 
     def encoder(self, teacher: VectorFiles, max_length: int, device: str) -> tuple[FilesEncoder, None]:
         """Return the files as an encoder of the texts that they have."""
@@ -119,6 +119,11 @@ def _import_group(works: Mapping[int, Work], missing: list[tuple[int, int]]) -> 
             vectors_NE, there = found.of(places[number][starts[part] : end], _vectors(work).role)
             without = {int(row): _WITHOUT for row in np.flatnonzero(~there)}
             yield number, write_shard(work, part, vectors_NE, without, tokens=0, start=begun)
+
+
+def _form(vectors: VectorFiles) -> str:
+    length = "of length 1" if vectors.normalize else "not normalised"
+    return f"{vectors.dimension} dimensions, {length}"
 
 
 def _vectors(work: Work) -> VectorFiles:

@@ -24,7 +24,7 @@ from stillhouse.training.models import Source
 class DocumentsByTeacher:
     """The teacher of a command with `--documents-by`, and what is measured with its documents.
 
-    A document is encoded once. Figures side by side are found by suite, set and name.
+    A document is encoded once. ``found`` has the figures side by side, by suite, set and name.
     """
 
     source: Source

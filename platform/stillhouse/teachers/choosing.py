@@ -47,7 +47,7 @@ class Chooser:
     def choose(self, store: TableStore) -> TableStore:
         """Give a store the runtime that is asked for or that computed it; PyTorch where neither says one.
 
-        The stores of several teachers get each a runtime of its own.
+        Each store of several teachers gets a runtime of its own.
 
         Raises:
             BadInput: The runtime that is asked for cannot run here, or not this teacher.

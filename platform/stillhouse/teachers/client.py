@@ -45,7 +45,7 @@ _MOST_BYTES = 1 << 30
 
 
 class _Transient(Exception):
-    """A request failed in a way that another attempt may mend, after the seconds that are asked, if any."""
+    """A request failed in a way that another attempt may mend, after the seconds of ``pause``, if any."""
 
     def __init__(self, reason: str, pause: float | None = None) -> None:
         super().__init__(reason)

@@ -137,9 +137,9 @@ def write_shard(
 ) -> Shard:
     """Write the file of a shard; rows without a vector are quarantined with a reason.
 
-    There is a vector for every row of the shard's texts. Those ``without`` one of their own are counted from
-    the first of the shard, and say why. Tokens are counted without padding; the work began at ``start``, by
-    `time.perf_counter`.
+    ``vectors_NE`` has a row for every text of the shard. ``without`` says by row, counted from the first of
+    the shard, why there is no vector. Tokens are counted without padding. ``start`` is when the work began,
+    by `time.perf_counter`.
     """
     store, folder = work.store, work.folder
     with np.errstate(over="ignore"):

@@ -73,7 +73,7 @@ def collectable(workspace: Workspace, *, older_than: float = DAY_SECONDS) -> lis
     """List the folders that could be deleted, never one that a live process is building.
 
     These are unfinished stores and tokens that have not been written to for a while, and finished ones that
-    no plan of this workspace names. An unfinished one is ``older_than`` so many seconds since it was last
+    no plan of this workspace names. An unfinished one counts from ``older_than`` seconds after it was last
     written to.
     """
     stores, texts, text = _references(workspace)

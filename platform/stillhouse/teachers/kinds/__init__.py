@@ -131,7 +131,7 @@ class Finder:
         return replace(truncated(model, choice.dimension), prompts=prompts)
 
     def remarks(self, teacher: Teacher) -> list[str]:
-        """Say what is assumed of the head of the teacher found, or contradicted, and which prompts it has."""
+        """Say what is assumed of the teacher's head, or what it contradicts, and which prompts it has."""
         pairs = zip(self.choice.each, teacher.members, strict=True)
         lines = [line for choice, member in pairs for line in kind_of(member.maker).remarks(choice, member)]
         if teacher.weights:

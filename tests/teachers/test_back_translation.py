@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from stillhouse.core.errors import BadInput
-from stillhouse.teachers.back_translation import Translator, back_translated, check_translator
+from stillhouse.teachers import back_translation
+from stillhouse.teachers.back_translation import Translator, check_translator
 from stillhouse.values.data import Model
 
 WORDS = "<pad> </s> <unk> <s> the a cat dog river model sees likes of".split()
@@ -40,15 +41,20 @@ def translator(folder: Path, seed: int = 0) -> Model:
     return Model(f"bart-{seed}", name="bart", path=str(folder))
 
 
-def test_back_translation_gives_one_text_per_text_at_any_batch_size(tmp_path: Path) -> None:
+def test_back_translation_gives_one_text_per_text_at_any_batch_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     forth, back = (translator(tmp_path / name, seed) for seed, name in enumerate(("forth", "back")))
     check_translator(forth)
     before = torch.get_rng_state()
     pair = Translator(forth), Translator(back)
-    translated = back_translated(TEXTS, *pair)
+    there = pair[0](TEXTS)
+    translated = pair[1](there)
     assert len(translated) == len(TEXTS) and all(isinstance(text, str) for text in translated)
     assert "<" not in "".join(translated) and len(set(translated)) > 1
-    assert back_translated(TEXTS, Translator(forth, batch=1), Translator(back, batch=3)) == translated
+    for size in (1, 3):
+        monkeypatch.setattr(back_translation, "BATCH", size)
+        assert pair[0](TEXTS) == there and pair[1](there) == translated
     drawn = [pair[0](TEXTS, seed) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert torch.equal(torch.get_rng_state(), before)

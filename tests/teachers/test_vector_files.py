@@ -17,10 +17,12 @@ from rows import each_row
 from stillhouse.core.artifacts import Workspace, read_json, read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.tables import open_texts, write_texts
+from stillhouse.teachers.choice import TeacherChoice
 from stillhouse.teachers.embedding import build_store, build_stores
+from stillhouse.teachers.kinds.files import Files
 from stillhouse.teachers.store import open_store, verify_store
 from stillhouse.teachers.store_admin import list_stores
-from stillhouse.teachers.vector_files import FilesEncoder, NoVector, find_vectors, remark_of
+from stillhouse.teachers.vector_files import FilesEncoder, NoVector, find_vectors
 from stillhouse.values.data import Store, VectorFiles
 
 Vectors = npt.NDArray[np.float32]
@@ -177,7 +179,7 @@ def test_lengths_decide_the_norm(workspace: Workspace, tmp_path: Path) -> None:
         return teacher, open_store(workspace, store).gather(np.arange(3))
 
     raw, found = imported()
-    assert not raw.normalize and "3 dimensions, not normalised" in remark_of(raw)
+    assert not raw.normalize and "3 dimensions, not normalised" in Files().remarks(TeacherChoice(), raw)[0]
     np.testing.assert_array_equal(found, vectors)
     unit, found = imported(normalize=True)
     assert unit.normalize

@@ -55,15 +55,7 @@ def models_of(options: Namespace) -> list[str]:
 def show_against(
     name: str, found: Compared, options: Namespace, digits: int, titles: tuple[str, str]
 ) -> None:
-    """Print one line per figure: both values, the difference with its interval, p, and the share kept.
-
-    Args:
-        name: The suite.
-        found: The comparison.
-        options: The command line.
-        digits: Decimals of the figures.
-        titles: Both models with their forms and runtimes.
-    """
+    """Print one line per figure: both values, the difference with its interval, p, and the share kept."""
     ones = [(set_, kind, one) for set_, figures in found.items() for kind, one in figures.items()]
     tested = any(one.items for _, _, one in ones)
     header = ["set", "figure", "model", "other", "difference"]

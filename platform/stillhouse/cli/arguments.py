@@ -23,7 +23,6 @@ from stillhouse.core.other_words import in_our_words
 from stillhouse.experiments.fields import Field, attribute_docs, fields
 from stillhouse.search.keywords import Place, Resources
 
-Commands = "_SubParsersAction[ArgumentParser]"
 FLAGS: Mapping[str, str] = {
     "teacher": "teacher.name",
     "teachers": "teacher.members",
@@ -77,7 +76,6 @@ def number(text: str) -> float:
     return value
 
 
-_TYPES: Mapping[str, Callable[[str], Any]] = {"int": int, "float": number}
 _KINDS: Mapping[type, tuple[Callable[[str], Any], str]] = {
     int: (int, "N"),
     float: (number, "X"),
@@ -246,12 +244,9 @@ def add_file(command: ArgumentParser) -> None:
 def add_experiment(
     command: ArgumentParser, names: tuple[str, ...] = tuple(FLAGS), *, method: bool = False
 ) -> None:
-    """Add the flags of an experiment's fields, and the experiment file.
+    """Add the flags, of `FLAGS`, of an experiment's fields, `--set` and `--like`.
 
-    Args:
-        command: The command.
-        names: The flags, of `FLAGS`.
-        method: Whether `--set` also fixes hyper-parameters of a method.
+    With a method `--set` also fixes its hyper-parameters.
     """
     group = command.add_argument_group("experiment (more, and all fields: `stillhouse fields`)")
     known = fields()
@@ -277,10 +272,9 @@ def add_field(group: Any, name: str, field: Field, *, shown: bool = True) -> Non
     if field.type == "bool":
         group.add_argument(flag, dest=name, action=BooleanOptionalAction, default=None, help=text)
     else:
-        named = field.type.removesuffix(" | None")
-        kind = _TYPES.get(named, str)
-        metavar = {"int": "N", "float": "X"}.get(named, "VALUE")
-        group.add_argument(flag, dest=name, type=kind, default=None, metavar=metavar, help=text)
+        numbers = {"int": _KINDS[int], "float": _KINDS[float]}
+        read, metavar = numbers.get(field.type.removesuffix(" | None"), (str, "VALUE"))
+        group.add_argument(flag, dest=name, type=read, default=None, metavar=metavar, help=text)
 
 
 def short(text: str) -> str:
@@ -295,21 +289,12 @@ def short(text: str) -> str:
 
 def shown_default(field: Field) -> str:
     """The default in brackets; nothing where there is none to speak of."""
-    return (
-        ""
-        if field.default in ("", False) or not isinstance(field.default, str | int | float)
-        else f" ({field.default})"
-    )
+    shown = isinstance(field.default, str | int | float) and field.default not in ("", False)
+    return f" ({field.default})" if shown else ""
 
 
 def add_where(command: ArgumentParser, *, trains: bool = False, embeds: bool = True) -> None:
-    """Add the cluster and the device, and what `add_common` adds.
-
-    Args:
-        command: The command.
-        trains: Whether it has training processes.
-        embeds: Whether it has teacher actors.
-    """
+    """Add the cluster and the device, and what `add_common` adds."""
     group = command.add_argument_group("where it runs")
     names = ["address", *(("workers", "cpus_per_worker", "gpus_per_worker") if trains else ())]
     add_declared(group, Resources, [*names, *(("actors",) if embeds else ()), "wait_for_nodes"])
@@ -318,13 +303,9 @@ def add_where(command: ArgumentParser, *, trains: bool = False, embeds: bool = T
 
 
 def add_declared(group: Any, declared: Any, names: Iterable[str], **texts: str) -> None:
-    """Add flags for keywords of the Python interface; one that is not given is None, or False.
+    """Add flags for some keywords that a class of the Python interface declares and documents.
 
-    Args:
-        group: The group of arguments.
-        declared: What declares and documents the keywords.
-        names: Some of them.
-        texts: Other help texts than the documented ones.
+    ``texts`` replace documented ones. A flag that is not given is None, or False.
     """
     hints, documented = typing.get_type_hints(declared), attribute_docs(declared)
     for name in names:
@@ -340,13 +321,7 @@ def add_declared(group: Any, declared: Any, names: Iterable[str], **texts: str) 
 
 
 def add_common(command: ArgumentParser, *, remote: bool = False, results: bool = True) -> None:
-    """Add the workspace, the results' file, and how much is printed.
-
-    Args:
-        command: The command.
-        remote: Whether it reads or writes a workspace that nodes share.
-        results: Whether it has results for a file.
-    """
+    """Add the workspace, that of all nodes, the results' file, and how much is printed."""
     group = command.add_argument_group("output")
     group.add_argument(
         "--root",

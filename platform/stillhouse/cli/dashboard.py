@@ -1,5 +1,6 @@
 """`stillhouse dashboard SWEEP`: a sweep's study in optuna-dashboard, in the browser."""
 
+import contextlib
 from argparse import ArgumentParser, Namespace, _SubParsersAction
 from pathlib import Path
 from typing import Any
@@ -36,11 +37,8 @@ def run(options: Namespace) -> int:
     check_name(options.sweep, "a sweep")
     server = dashboard_server(root_of(options), options.sweep, options.port)
     show(f"sweep {options.sweep}: http://{_HOST}:{server.server_port} (Ctrl-C ends it)")
-    with server:
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            return 0
+    with server, contextlib.suppress(KeyboardInterrupt):
+        server.serve_forever()
     return 0
 
 
@@ -48,15 +46,7 @@ def dashboard_server(root: Path, sweep: str, port: int) -> Any:
     """Open a sweep's study for a web server on loopback.
 
     The study is opened read-only: pages follow a running sweep, and no visitor can change or delete its
-    trials from the browser.
-
-    Args:
-        root: The workspace.
-        sweep: Name of the sweep.
-        port: Port on 127.0.0.1; 0 takes a free one.
-
-    Returns:
-        A `wsgiref` server that is not yet serving.
+    trials from the browser. A port of 0 takes a free one; the server is not yet serving.
 
     Raises:
         BadInput: If the sweep is unknown, the extra is not installed, or the port is taken.

@@ -32,11 +32,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 
 
 def run(options: Namespace) -> int:
-    """Run the command.
-
-    Returns:
-        1 if there is an error among the findings, else 0.
-    """
+    """Run the command; an error among the findings gives 1."""
     from stillhouse.cli.method_values import fixed_of, trainings_of
     from stillhouse.preflight.examination import examine
     from stillhouse.sweeps.search_findings import findings_beside

@@ -24,11 +24,7 @@ from stillhouse.training.models import Source
 class DocumentsByTeacher:
     """The teacher of a command with `--documents-by`, and what is measured with its documents.
 
-    Attributes:
-        source: The teacher.
-        teacher: The teacher as an encoder.
-        documents: Its documents, each encoded once.
-        found: Figures side by side, by suite, set and name.
+    A document is encoded once. ``found`` has the figures side by side, by suite, set and name.
     """
 
     source: Source
@@ -44,21 +40,11 @@ class DocumentsByTeacher:
         return cls(source, teacher, KeptDocuments(teacher, identity, workspace))
 
     def measure(self, name: str, benchmark: Benchmark, model: FiniteEncoder) -> tuple[Measured, Measured]:
-        """Measure the teacher's queries and the model's on a suite, among the teacher's documents.
-
-        Args:
-            name: The suite.
-            benchmark: The suite.
-            model: Encodes the queries.
-        """
+        """Measure the teacher's queries and the model's on a suite, among the teacher's documents."""
         say(f"{name}: measuring {self.teacher.title}")
         theirs = self._measured(benchmark, self.teacher)
         say(f"{name}: measuring {model.title} among its documents")
         return theirs, self._measured(benchmark, model)
-
-    def measures(self, model: FiniteEncoder) -> bool:
-        """Return whether a model is the teacher itself, so that `measure` has its figures."""
-        return model.identity == self.teacher.identity
 
     def show(
         self,
@@ -68,15 +54,7 @@ class DocumentsByTeacher:
         measured: tuple[Measured, Measured],
         own: Measured,
     ) -> None:
-        """Print the figures side by side.
-
-        Args:
-            name: The suite.
-            benchmark: The suite.
-            model: Encodes the queries.
-            measured: What `measure` returned.
-            own: The figures of the model alone.
-        """
+        """Print what `measure` returned beside the figures of the model alone."""
         theirs, ours = measured
         names = {
             found: [figure for figure in figures if figure in own.items.get(found, figures)]

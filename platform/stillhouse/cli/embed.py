@@ -35,7 +35,7 @@ def run(options: Namespace) -> int:
     experiments = experiments_of(options)
     facts: dict[str, dict[str, Any]] = {}
     with on_ray(options) as (workspace, device):
-        embedding = embedding_of(options, device, local=options.local)
+        embedding = embedding_of(options, device)
         for variant, experiment in experiments.items():
             if variant:
                 show(f"variant {variant}")

@@ -28,7 +28,7 @@ def evaluate_experiment(options: Namespace) -> None:
             experiment,
             models_of(options),
             workspace,
-            embedding_of(options, device, local=options.local),
+            embedding_of(options, device),
             final=options.final,
             documents_by=options.documents_by,
             head=(options.pooling, options.normalize),

@@ -74,13 +74,9 @@ command resumes), 141 the reader of the output closed the pipe.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command.
+    """Run one command, by the arguments after the program's name; None takes the process's own.
 
-    Args:
-        arguments: The arguments after the program's name; None takes the process's own.
-
-    Returns:
-        The exit code: 0, 1 (failed), 2 (bad input), 130 (interrupted) or 141 (the reader closed the pipe).
+    The exit code is 0, 1 (failed), 2 (bad input), 130 (interrupted) or 141 (the reader closed the pipe).
     """
     private_environment()
     with remembering(sys.argv if arguments is None else map(str, arguments)):

@@ -51,7 +51,7 @@ def run(options: Namespace) -> int:
     experiment = experiment_from(options, given)
     check_mine(experiment, options.output)
     with on_ray(options) as (workspace, device):
-        embedding = embedding_of(options, device, local=options.local)
+        embedding = embedding_of(options, device)
         report = mine(experiment, workspace, embedding, options.output, refresh=options.refresh)
     show(f"mined: {report['pairs']:,} pairs with {report['negatives']} negatives each: {report['output']}")
     for reason, count in report["left_out"].items():

@@ -82,9 +82,7 @@ def follow_sweep(options: Namespace) -> None:
 def experiment_from(options: Namespace, file: Mapping[str, Any] | None = None) -> Experiment:
     """Return the experiment: flags before the file before a sweep's experiment, or before the environment.
 
-    Args:
-        options: The parsed arguments.
-        file: The fields that an experiment file gives, nested.
+    The file's fields are nested.
 
     Raises:
         BadInput: An unknown field, a value of another type or out of range, or values that contradict.
@@ -168,9 +166,9 @@ def asked(options: Namespace, declared: Any = Resources) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def embedding_of(options: Namespace, device: str, *, local: bool) -> Embedding:
+def embedding_of(options: Namespace, device: str) -> Embedding:
     """Return the place and processes of the teacher's run; `evaluate` has no actors."""
-    return Embedding(actors=getattr(options, "actors", None) or 0, threads=1, local=local, device=device)
+    return Embedding(actors=getattr(options, "actors", None) or 0, local=options.local, device=device)
 
 
 def root_of(options: Namespace) -> Path:

@@ -45,12 +45,6 @@ def evaluate_suites(options: Namespace) -> None:
 def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[str, Any]:
     """Prepare every suite, open the model, measure it, and print one table per suite.
 
-    Args:
-        options: The parsed arguments: ``model``, ``suite``, ``data_root``, ``final``, ``against``,
-            ``resamples``, ``seed``, and those of suites.
-        workspace: Where stages are found, and where openings of test sets are recorded.
-        device: Where the model encodes.
-
     Returns:
         Figures by suite and test set; under ``about`` the model and its identity, the split, how often the
         test sets had been opened, the notes, and by suite and set the split, the hash of the data and the
@@ -152,7 +146,7 @@ def _others(
     by_teacher: tuple[Measured, Measured] | None,
 ) -> Measured:
     """The figures of the model of `--against`; a teacher that has been measured is not measured again."""
-    if documents is not None and by_teacher is not None and documents.measures(other):
+    if documents is not None and by_teacher is not None and other.identity == documents.teacher.identity:
         return by_teacher[0]
     return _measured(name, benchmark, other, among_others=True)
 
@@ -177,15 +171,10 @@ def prepare_suites(options: Namespace, workspace: Workspace) -> dict[str, Benchm
     how = Options(
         final=options.final,
         workspace=workspace,
-        flags=given_flags(options),
+        flags={flag.name: getattr(options, flag.name) for flag in suite_flags()},
         stages=stages_among(models_of(options), workspace),
     )
     return {name: suite.prepare(root, how) for name, suite in suites.items()}
-
-
-def given_flags(options: Namespace) -> dict[str, Any]:
-    """The values of all flags that belong to suites, by name."""
-    return {flag.name: getattr(options, flag.name) for flag in suite_flags()}
 
 
 def refuse_suite_flags(options: Namespace, suites: Collection[str] = ()) -> None:

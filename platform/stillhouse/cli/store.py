@@ -2,7 +2,7 @@
 
 import dataclasses
 from argparse import ArgumentParser, Namespace, _SubParsersAction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stillhouse.cli.arguments import add_common, new_command
 from stillhouse.cli.parsed_values import root_of
@@ -12,9 +12,6 @@ from stillhouse.core.console import show
 from stillhouse.core.errors import require
 from stillhouse.teachers.store_admin import collect as delete
 from stillhouse.teachers.store_admin import collectable, damaged, list_stores
-
-if TYPE_CHECKING:
-    from stillhouse.core.artifacts import Workspace
 
 Entries = list[dict[str, Any]]
 """What `--json` writes: one entry per printed line."""
@@ -47,7 +44,7 @@ def run(options: Namespace) -> int:
     return int(any(entry.get("problems") for entry in found))
 
 
-def listed(workspace: "Workspace") -> Entries:
+def listed(workspace: Workspace) -> Entries:
     """List the stores."""
     stores = list_stores(workspace)
     if not stores:
@@ -63,7 +60,7 @@ def listed(workspace: "Workspace") -> Entries:
     return [{**dataclasses.asdict(s), "path": str(s.path)} for s in stores]
 
 
-def verify(workspace: "Workspace") -> Entries:
+def verify(workspace: Workspace) -> Entries:
     """Recompute every checksum of the finished stores; an entry has ``problems``, empty when all is well.
 
     Texts, tokens, examples, collections and stages are compared too, and listed if they are damaged.
@@ -92,7 +89,7 @@ def verify(workspace: "Workspace") -> Entries:
     return found
 
 
-def collect(workspace: "Workspace", *, really: bool) -> Entries:
+def collect(workspace: Workspace, *, really: bool) -> Entries:
     """Show what no experiment needs; delete it with `--yes`."""
     items = collectable(workspace)
     for item in items:

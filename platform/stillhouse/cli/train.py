@@ -68,7 +68,7 @@ def run(options: Namespace) -> int:
                 training.hp,
                 training.experiment,
                 workspace,
-                embedding_of(options, device, local=options.local),
+                embedding_of(options, device),
                 where_of(asked(options), device, local=options.local),
                 refresh=options.refresh,
                 teacher=training.teacher,

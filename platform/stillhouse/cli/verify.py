@@ -26,11 +26,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 
 
 def run(options: Namespace) -> int:
-    """Run the command.
-
-    Returns:
-        1 if something is damaged, else 0.
-    """
+    """Run the command; damage gives 1."""
     from stillhouse.sweeps.workspace_check import KINDS, verify
 
     root = root_of(options)

@@ -4,7 +4,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stillhouse.core.artifacts import read_json, sha256_of, write_json
 from stillhouse.core.console import Progress, say
@@ -17,7 +17,7 @@ from stillhouse.corpora.tables import open_texts, write_texts
 from stillhouse.corpora.text_variation import with_synonyms
 from stillhouse.corpora.wordnet import read_wordnet, wordnet_files
 from stillhouse.experiments.augmentation import Augmentation
-from stillhouse.teachers.back_translation import Translator, back_translated, check_translator
+from stillhouse.teachers.back_translation import Translator, check_translator
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.values.data import Model, TextTable
 
@@ -148,12 +148,13 @@ def _synonyms(augmentation: Augmentation) -> Copies:
 
 def _back_translations(models: Sequence[Model], folder: Path, device: str) -> Copies:
     """The first copy is decoded as the models' own settings say, the others are drawn."""
-    loaded: list[Any] = []
+    loaded: list[Translator] = []
 
     def translate(texts: list[str], seed: int | None) -> list[str]:
         if not loaded:
             loaded.extend(Translator(model, usable_device(device)) for model in models)
-        return back_translated(texts, *loaded, seed=seed)
+        forth, back = loaded
+        return back(forth(texts, seed), seed)
 
     def copies(texts: "Texts", copy: int) -> Iterator[str]:
         progress, done = Progress("back-translating", "texts"), 0

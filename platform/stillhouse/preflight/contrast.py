@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from stillhouse.core.identity import Spec
-from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY
+from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.tables import open_rows, open_texts, open_values
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
@@ -43,14 +43,10 @@ FLAT = 0.99
 
 @dataclass(frozen=True)
 class Softmax:
-    """The softmax over the candidates of an anchor, at the first step.
+    """The softmax over the candidates of an anchor, at the first step, with the mean loss.
 
-    Attributes:
-        outside: Share outside of its largest entry; the median over the anchors.
-        effective: Exponential of its entropy, the number of candidates that count; the median over the
-            anchors.
-        candidates: Number of candidates per anchor.
-        loss: The mean loss.
+    ``outside`` is the share outside of its largest entry, ``effective`` the exponential of its entropy, the
+    number of candidates that count; both are medians over the anchors.
     """
 
     outside: float
@@ -75,19 +71,21 @@ def saturation(planned: Planned, vectors_NE: Vectors) -> list[Finding]:
     """Compute the first softmax of every contrast of a new student with its teacher, and judge it.
 
     The cross-entropy between languages has none of its own: its student has learnt the teacher's vectors by
-    then, so the teacher's stand for the student's.
-
-    Args:
-        planned: The run.
-        vectors_NE: The teacher's vectors of the first of the run's texts.
+    then, so the teacher's, of the first of the run's texts, stand for the student's.
     """
     findings: list[Finding] = []
     for stage in planned.stages:
+        batch = min(len(vectors_NE), stage.batch_size // stage.accumulate)
+        if batch < 2:
+            continue
+        teacher_BE = torch.from_numpy(vectors_NE[:batch]).float()
         if stage.start_from is None and "text" in stage.stores:
             for nce in within(stage.objective, InfoNCE):
-                findings += _judged(planned, stage, nce, vectors_NE)
+                findings.append(_with_teacher(planned, stage, nce, teacher_BE))
         for contrast in within(stage.objective, MultilingualCrossEntropy):
-            findings += _between_languages(stage, contrast, vectors_NE)
+            loss: MultilingualCrossEntropy = contrast.build()
+            softmax = Softmax.of(loss.logits(teacher_BE, teacher_BE))
+            findings.append(judge(softmax, stage.label, loss.temperature.temperature))
     return findings
 
 
@@ -97,9 +95,6 @@ def labelled_saturation(planned: Planned) -> list[Finding]:
     Of a new student, the contrast of its own vectors of queries, passages and the hard negatives that are
     known; of a student that follows a reranker by the KL divergence, the reranker's softened scores, where
     they have been recorded or came with the pairs.
-
-    Args:
-        planned: The run.
     """
     findings: list[Finding] = []
     for stage in planned.stages:
@@ -122,29 +117,15 @@ def within(objective: Spec[Any], loss: type) -> list[Spec[Any]]:
     return found
 
 
-def _judged(planned: Planned, stage: Stage, nce: Spec[Any], vectors_NE: Vectors) -> list[Finding]:
-    batch = min(len(vectors_NE), stage.batch_size // stage.accumulate)
-    if batch < 2:
-        return []
-    teacher_BE = torch.from_numpy(vectors_NE[:batch]).float()
-    encoded = _student_vectors(planned, stage, {planned.role: list(planned.texts[:batch])})
-    student_BD = encoded[planned.role]
+def _with_teacher(planned: Planned, stage: Stage, nce: Spec[Any], teacher_BE: Tensor) -> Finding:
+    texts = {planned.role: list(planned.texts[: len(teacher_BE)])}
+    student_BD = _student_vectors(planned, stage, texts)[planned.role]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stage.seed)
         loss: InfoNCE = nce.build(student_dim=student_BD.shape[1], teacher_dim=teacher_BE.shape[1])
     with torch.no_grad():
         softmax = Softmax.of(loss.temperature(loss.anchors(student_BD) @ loss.keys(teacher_BE).T))
-    return [judge(softmax, stage.label, loss.temperature.temperature)]
-
-
-def _between_languages(stage: Stage, contrast: Spec[Any], vectors_NE: Vectors) -> list[Finding]:
-    batch = min(len(vectors_NE), stage.batch_size // stage.accumulate)
-    if batch < 2:
-        return []
-    teacher_BE = torch.from_numpy(vectors_NE[:batch]).float()
-    loss: MultilingualCrossEntropy = contrast.build()
-    softmax = Softmax.of(loss.logits(teacher_BE, teacher_BE))
-    return [judge(softmax, stage.label, loss.temperature.temperature)]
+    return judge(softmax, stage.label, loss.temperature.temperature)
 
 
 def _of_pairs(planned: Planned, stage: Stage, nce: Spec[Any]) -> list[Finding]:
@@ -178,8 +159,7 @@ def _of_pairs(planned: Planned, stage: Stage, nce: Spec[Any]) -> list[Finding]:
 def _known_rows(planned: Planned, examples: Examples) -> tuple[Examples, Mapping[str, IntArray]] | None:
     """The pairs that examples are made of, with the hard negatives that have been mined or came with them."""
     for each in _made_of(examples):
-        made = isinstance(each.origin, Mined | Recorded | Scored)
-        if not made or planned.workspace.finished(each):
+        if _is_known(planned, each):
             return each, open_rows(planned.workspace, each)
     return None
 
@@ -196,7 +176,7 @@ def _made_of(examples: Examples) -> Iterator[Examples]:
 def _of_scores(planned: Planned, stage: Stage, kl: Spec[Any]) -> list[Finding]:
     """Judge what the reranker's scores ask for; nothing where they are not known yet."""
     scored = [each for each in stage.examples.sources() if SCORES in each.values]
-    known = [each for each in scored if _is_there(planned, each)]
+    known = [each for each in scored if all(_is_known(planned, source) for source in each.sources())]
     if not known:
         return []
     scores_NC = np.asarray(open_values(planned.workspace, known[-1])[SCORES][: 64 * ANCHORS], np.float64)
@@ -215,19 +195,13 @@ def _of_scores(planned: Planned, stage: Stage, kl: Spec[Any]) -> list[Finding]:
     return [Finding(CHECK, WARNING, found, remedy)]
 
 
-def _is_there(planned: Planned, examples: Examples) -> bool:
-    made = [each for each in examples.sources() if isinstance(each.origin, Mined | Recorded | Scored)]
-    return all(planned.workspace.finished(each) for each in made)
+def _is_known(planned: Planned, examples: Examples) -> bool:
+    """Whether examples have been made, or need not be."""
+    return not isinstance(examples.origin, Mined | Recorded | Scored) or planned.workspace.finished(examples)
 
 
 def judge(softmax: Softmax, label: str, temperature: float) -> Finding:
-    """Say what a first softmax means for training.
-
-    Args:
-        softmax: The softmax.
-        label: The stage's label.
-        temperature: τ.
-    """
+    """Say what a first softmax means for training."""
     found = (
         f"at the first step of {label}, τ={temperature:g} leaves {softmax.outside:.2g} of an anchor's "
         f"softmax over {softmax.candidates} candidates to others than its largest one (median); the loss is "
@@ -253,5 +227,4 @@ def _student_vectors(planned: Planned, stage: Stage, texts: Mapping[str, list[st
         autocast=stage.autocast,
         prompts=stage.prompts,
     )
-    encode = {QUERY: encoder.encode_query, DOCUMENT: encoder.encode_document, PLAIN: encoder.encode}
-    return {role: torch.from_numpy(encode[role](each)) for role, each in texts.items()}
+    return {role: torch.from_numpy(encoder.encoded(role, each)) for role, each in texts.items()}

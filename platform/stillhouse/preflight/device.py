@@ -11,12 +11,7 @@ CHECK = "device"
 
 
 def device_used(planned: Planned, *, workers: int = 1) -> list[Finding]:
-    """Say where teacher and students will run, and what of this machine will lie idle.
-
-    Args:
-        planned: The run.
-        workers: Training processes.
-    """
+    """Say where teacher and students will run, and what of this machine will lie idle."""
     device, compute, machine = planned.device, planned.compute, describe_machine(1)
     where = f"{machine['cores']} cores of {machine['cpu']}" if device == "cpu" else _gpu(device)
     processes = "1 training process" if workers == 1 else f"{workers} training processes"

@@ -43,12 +43,7 @@ _PASSING = 56
 
 
 def disk_space(planned: Planned, *, trials: int = 1) -> list[Finding]:
-    """Compare the disk space that a run needs with what is free.
-
-    Args:
-        planned: The run.
-        trials: Students that are trained and kept.
-    """
+    """Compare the disk space that a run, of so many students, needs with what is free."""
     folder = next(each for each in (planned.workspace.root, *planned.workspace.root.parents) if each.exists())
     free, stores, students = free_bytes(folder), _stored_bytes(planned), _student_bytes(planned, trials)
     needed = stores + students
@@ -91,18 +86,16 @@ def teacher_bytes(planned: Planned) -> int:
     models = planned.teacher.models
     if not models:
         return 0
-    width = max(_shape_of([model])[1] for model in models)
+    width = max(_shape([model])[1] for model in models)
     states = default_batch_tokens(planned.device, 1) * width * _PASSING
     elements = sum(_elements(Path(model.path)) for model in models)
     return 2 * elements * _WEIGHT + states + _LIBRARIES
 
 
 def _compared(check: str, needed: int, free: int, found: str, remedy: str) -> list[Finding]:
-    if needed > free:
-        return [Finding(check, ERROR, found, remedy)]
-    if needed > _TIGHT * free:
-        return [Finding(check, WARNING, found, remedy)]
-    return [Finding(check, NOTE, found)]
+    if needed <= _TIGHT * free:
+        return [Finding(check, NOTE, found)]
+    return [Finding(check, ERROR if needed > free else WARNING, found, remedy)]
 
 
 def _stored_bytes(planned: Planned) -> int:
@@ -120,12 +113,7 @@ def _stored_bytes(planned: Planned) -> int:
 
 
 def held_rows(rows: int, window: int) -> int:
-    """Rows of a store that a node holds at once.
-
-    Args:
-        rows: Rows of the store.
-        window: Shards that are mixed, of which two windows are held; 0 where the whole store is.
-    """
+    """Rows of a store that a node holds at once: two windows of shards, or all with a window of 0."""
     largest = shard_size(ROWS_PER_SHARD, max(0, shard_count(rows) - 1))
     return min(rows, 2 * window * largest) if window else rows
 
@@ -149,8 +137,8 @@ def _student_bytes(planned: Planned, trials: int) -> int:
 
 def training_bytes(planned: Planned, stage: Stage) -> int:
     """Weights and what goes with each, the bank, a live teacher, and what the backward pass keeps."""
-    bank = stage.objective.kwargs.get("bank")
-    held = int(bank.kwargs["size"]) * _shape(stage.student)[1] * _WEIGHT if isinstance(bank, Spec) else 0
+    bank, (_, width) = stage.objective.kwargs.get("bank"), _shape(checkpoints_of(stage.student))
+    held = int(bank.kwargs["size"]) * width * _WEIGHT if isinstance(bank, Spec) else 0
     live = _parameters(stage.live.model) * _WEIGHT if stage.live is not None else 0
     copies = _COPIES + (1 if stage.average else 0)
     weights = copies * _WEIGHT * _parameters(stage.student)
@@ -170,7 +158,7 @@ def _longest(planned: Planned, stage: Stage) -> int:
 
 def _kept_states(stage: Stage, longest: int) -> int:
     """Return the bytes that the backward pass keeps of a batch whose texts are padded to the longest."""
-    layers, (depth, width) = kept_layers(stage.student), _shape(stage.student)
+    layers, (depth, width) = kept_layers(stage.student), _shape(checkpoints_of(stage.student))
     depth = depth if layers is None else len(layers)
     tokens = stage.batch_tokens or _texts_per_row(stage.examples) * stage.batch_size * longest
     return tokens // stage.accumulate * depth * width * _PER_STATE
@@ -189,12 +177,8 @@ def _parameters(student: Spec[Any]) -> int:
     return sum(_elements(Path(model.path), kept) for model in checkpoints_of(student))
 
 
-def _shape(student: Spec[Any]) -> tuple[int, int]:
-    """Depth and width of the checkpoints that a student starts from; word vectors count as a layer."""
-    return _shape_of(checkpoints_of(student))
-
-
-def _shape_of(models: Iterable[Model]) -> tuple[int, int]:
+def _shape(models: Iterable[Model]) -> tuple[int, int]:
+    """The largest depth, with its width, of some checkpoints; word vectors count as a layer."""
     shapes = [(1, 0)]
     for model in models:
         try:

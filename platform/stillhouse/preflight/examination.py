@@ -41,19 +41,9 @@ def examine(
     workers: int = 1,
     seconds: float = SECONDS,
 ) -> list[Finding]:
-    """Run every check. Texts that can be read in seconds are read, and kept; nothing else is written.
+    """Run every check, and return the findings, the worst first.
 
-    Args:
-        method: What plans.
-        hp: Its hyper-parameters.
-        experiment: The data, teacher, student and budget.
-        workspace: Where artifacts are.
-        device: Where teacher and students run.
-        workers: Training processes.
-        seconds: Time after which no further text is embedded.
-
-    Returns:
-        The findings, the worst first.
+    Texts that can be read in seconds are read, and kept; nothing else is written.
 
     Raises:
         BadInput: The teacher, the data or the plan cannot be used at all.
@@ -63,7 +53,13 @@ def examine(
     with recorded() as understood:
         planned = read(method, hp, experiment, workspace, teacher, device)
     findings = [Finding("data", NOTE, "\n".join(each.lines()), data=each.noted()) for each in understood]
-    findings += _cheap(planned, workers)
+    findings += checked("weights", lambda: [*teacher_weights(planned), *student_weights(planned)])
+    findings += checked("prompts", lambda: missing_prompts(planned))
+    findings += checked("space", lambda: same_space(planned))
+    findings += device_used(planned, workers=workers)
+    findings += checked("size", lambda: student_size(planned))
+    findings += checked("disk", lambda: disk_space(planned))
+    findings += checked("memory", lambda: memory(planned))
     findings += checked("dev", lambda: dev_resolution(planned))
     findings += checked("lengths", lambda: cut_texts(planned))
     findings += full_bank([planned.stage], planned.rows)
@@ -92,14 +88,7 @@ def at_start(
 ) -> list[Finding]:
     """Run the checks that take a fraction of a second and read no text.
 
-    Args:
-        method: What plans.
-        hp: Its hyper-parameters; in a search, those of one of its points.
-        experiment: The data, teacher, student and budget.
-        workspace: Where artifacts are.
-        teacher: What the experiment's teacher resolves to.
-        device: Where teacher and students run.
-        trials: Students that are trained.
+    In a search the hyper-parameters are those of one of its points, and each trial trains a student.
     """
     planned = sketched(method, hp, experiment, workspace, teacher, device)
     findings: list[Finding] = []
@@ -110,18 +99,6 @@ def at_start(
         findings += missing_prompts(planned)
         findings += disk_space(planned, trials=trials)
     return findings
-
-
-def _cheap(planned: Planned, workers: int) -> list[Finding]:
-    return [
-        *checked("weights", lambda: [*teacher_weights(planned), *student_weights(planned)]),
-        *checked("prompts", lambda: missing_prompts(planned)),
-        *checked("space", lambda: same_space(planned)),
-        *device_used(planned, workers=workers),
-        *checked("size", lambda: student_size(planned)),
-        *checked("disk", lambda: disk_space(planned)),
-        *checked("memory", lambda: memory(planned)),
-    ]
 
 
 def _of_sample(planned: Planned, run: TeacherRun, until: float) -> list[Finding]:

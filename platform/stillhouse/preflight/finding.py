@@ -13,14 +13,10 @@ LEVELS = (ERROR, WARNING, NOTE)
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that a check found.
+    """One thing that a check, such as ``weights``, found, in whole sentences; its level is one of `LEVELS`.
 
-    Attributes:
-        check: Name of the check, such as ``weights``.
-        level: ``error``, ``warning`` or ``note``.
-        found: What was found, in whole sentences.
-        remedy: What to do; empty where nothing need be done.
-        data: What a source was taken for; None for other findings.
+    The remedy is empty where nothing need be done. ``data`` says what a source was taken for; None for other
+    findings.
     """
 
     check: str

@@ -22,20 +22,15 @@ def cut_texts(planned: Planned) -> list[Finding]:
         tokenizers[who] = FastTokenizer(Path(part.model.path), part.max_length)
         texts = [part.prompt + text for text in planned.texts]
         findings += _cut(who, tokenizers[who], texts, part.max_length, planned)
-    own = Path(tokenizer_of(stage).path)
-    student = FastTokenizer(own, stage.max_length)
-    prompt = stage.prompts.of(planned.role)
-    texts = [prompt + text for text in planned.texts]
+    student = FastTokenizer(Path(tokenizer_of(stage).path), stage.max_length)
+    texts = [stage.prompts.of(planned.role) + text for text in planned.texts]
     findings += _cut("student", student, texts, stage.max_length, planned)
     if not all(tokenizer.same_as(student) for tokenizer in tokenizers.values()):
-        findings.append(
-            Finding(
-                CHECK,
-                NOTE,
-                "teacher and student have different tokenizers, so each text is tokenised twice, and the two "
-                "cut long texts at different places.",
-            )
+        found = (
+            "teacher and student have different tokenizers, so each text is tokenised twice, and the two cut "
+            "long texts at different places."
         )
+        findings.append(Finding(CHECK, NOTE, found))
     return findings
 
 

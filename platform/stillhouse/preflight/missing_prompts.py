@@ -22,13 +22,7 @@ _INSTRUCT = "Instruct: Given a web search query, retrieve relevant passages that
 
 @dataclass(frozen=True)
 class Custom:
-    """The prompts with which a family of models was trained.
-
-    Attributes:
-        name: Pattern of the names of its models.
-        card: Pattern that their cards have; empty where a card does not tell.
-        prompts: What they read with.
-    """
+    """The prompts of a family of models, by patterns of their names and cards, empty where no card tells."""
 
     name: str
     card: str
@@ -69,38 +63,27 @@ def _missing(planned: Planned, teacher: Teacher, choice: TeacherChoice, *, sever
     bare = [role for role in _roles(planned) if not given.of(role) and not _decided(choice, role)]
     missing = [role for role in bare if wanted.of(role)]
     if missing:
-        return [
-            Finding(
-                CHECK,
-                WARNING,
-                f"{name} was trained with prompts, {wanted} ({source}), but reads "
-                f"{_listed(missing)} without any.",
-                " ".join(f"{_setting(role, wanted.of(role), several=several)}." for role in missing)
-                + " Another prompt is another store.",
-            )
-        ]
+        found = (
+            f"{name} was trained with prompts, {wanted} ({source}), but reads {_listed(missing)} without any."
+        )
+        settings = [f"{_setting(role, wanted.of(role), several=several)}." for role in missing]
+        return [Finding(CHECK, WARNING, found, " ".join([*settings, "Another prompt is another store."]))]
     if bare and named and not given:
         first = _setting(bare[0], f"@{sorted(named)[0]}", several=several)
-        return [
-            Finding(
-                CHECK,
-                WARNING,
-                f"the folder of {name} names prompts, {', '.join(map(repr, sorted(named)))}, and none as its "
-                f"default, so that it reads {_listed(bare)} without any.",
-                f"Choose one by its name, such as {first}, or give an empty one to say that none is meant.",
-            )
-        ]
+        found = (
+            f"the folder of {name} names prompts, {', '.join(map(repr, sorted(named)))}, and none as its "
+            f"default, so that it reads {_listed(bare)} without any."
+        )
+        remedy = f"Choose one by its name, such as {first}, or give an empty one to say that none is meant."
+        return [Finding(CHECK, WARNING, found, remedy)]
     if PLAIN in bare and given.query and given.document:
-        return [
-            Finding(
-                CHECK,
-                WARNING,
-                f"{name} has a prompt for queries and one for documents, but reads texts without a role, "
-                f"those to distil on among them, without any: its folder names no default.",
-                "Say what the texts are (--set sentences.role=document), or set "
-                + ("prompts.plain in its entry of `teacher`." if several else "teacher.prompts.plain."),
-            )
-        ]
+        found = (
+            f"{name} has a prompt for queries and one for documents, but reads texts without a role, "
+            f"those to distil on among them, without any: its folder names no default."
+        )
+        plain = "prompts.plain in its entry of `teacher`" if several else "teacher.prompts.plain"
+        remedy = f"Say what the texts are (--set sentences.role=document), or set {plain}."
+        return [Finding(CHECK, WARNING, found, remedy)]
     return [Finding(CHECK, NOTE, f"{name} reads with prompts: {given}.")] if given else []
 
 

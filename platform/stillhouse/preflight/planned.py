@@ -31,19 +31,9 @@ _TOKENS_PER_TEXT = 32.0
 
 @dataclass(frozen=True)
 class Planned:
-    """A planned run.
+    """A planned run, up to its last stage, with the data and the stores as far as the data has been read.
 
-    Attributes:
-        experiment: The experiment.
-        teacher: Its teacher.
-        setting: The data, as far as it has been read.
-        stage: The last stage of the plan.
-        workspace: Where artifacts are.
-        device: Where teacher and students run.
-        stores: The teacher's vectors that the run reads, as far as the data has been read.
-        texts: Some of the texts to distil on.
-        label: Where they come from.
-        is_read: Whether the data has been read; otherwise ``texts`` are a glimpse of it.
+    ``texts`` are some of those to distil on, from ``label``; a glimpse of them where the data is not read.
     """
 
     experiment: Experiment
@@ -118,16 +108,7 @@ def texts_of(setting: Setting) -> int:
 def sketched(
     method: Method, hp: Any, experiment: Experiment, workspace: Workspace, teacher: Teacher, device: str
 ) -> Planned:
-    """The plan alone: nothing is read.
-
-    Args:
-        method: What plans.
-        hp: Its hyper-parameters.
-        experiment: The data, teacher, student and budget.
-        workspace: Where artifacts are.
-        teacher: What the experiment's teacher resolves to.
-        device: Where teacher and students run.
-    """
+    """The plan alone: nothing is read."""
     setting = dataclasses.replace(experiment.of(teacher).sketch(), teacher_dim=dimension_of(teacher))
     return Planned(experiment, teacher, setting, method.plan(hp, setting), workspace, device)
 
@@ -136,14 +117,6 @@ def read(
     method: Method, hp: Any, experiment: Experiment, workspace: Workspace, teacher: Teacher, device: str
 ) -> Planned:
     """The plan with the data that can be read in seconds; what is read is kept, as a run would keep it.
-
-    Args:
-        method: See `sketched`.
-        hp: See `sketched`.
-        experiment: See `sketched`.
-        workspace: See `sketched`.
-        teacher: See `sketched`.
-        device: See `sketched`.
 
     Raises:
         BadInput: The data cannot be read.
@@ -161,7 +134,6 @@ def read(
     named = context.whole
     setting = dataclasses.replace(plan.setting, data={**plan.setting.data, **named.data}, dev=named.dev)
     stage = method.plan(hp, setting)
-    stores = tuple(reached(Store, stage))
     sentences = setting.get(Sentences)
     found = reached(Store, sentences, stage)
     table = found[0].texts if found else next(iter(stage.examples.columns.values()))
@@ -169,7 +141,7 @@ def read(
         plan,
         setting=setting,
         stage=stage,
-        stores=stores,
+        stores=tuple(reached(Store, stage)),
         texts=tuple(sample_of(workspace, table, SAMPLE)[1]),
         label=table.label,
         is_read=True,

@@ -28,7 +28,6 @@ from stillhouse.students.coattention import CoattentionScorer
 from stillhouse.students.pair_transformer import TransformerScorer
 from stillhouse.students.towers import SeparateTowers, SimpleCNN, SimpleLSTM
 from stillhouse.values.data import Model, teachers_in
-from stillhouse.values.stage import Stage
 
 CHECK = "weights"
 _ROWS = 256
@@ -50,12 +49,7 @@ _BY_DESIGN: dict[Any, str] = {
 
 @dataclass(frozen=True)
 class Layers:
-    """Statistics of a folder's weights, layer by layer.
-
-    Attributes:
-        names: The layers in order; one entry for a model without layers.
-        untrained: Those that look like random draws.
-    """
+    """The layers of a folder in order, one for a model without any, and those that look like random draws."""
 
     names: tuple[str, ...]
     untrained: tuple[str, ...]
@@ -75,9 +69,6 @@ class Layers:
 
 def look_at(folder: Path) -> Layers:
     """Look at the weights of a model's encoder. Of a trained one only its norms and biases are read.
-
-    Args:
-        folder: A folder of sentence-transformers or of a Hugging Face encoder.
 
     Raises:
         BadInput: A file cannot be read.
@@ -134,7 +125,8 @@ def student_weights(planned: Planned) -> list[Finding]:
     """Say whether the weights that students start from are trained ones, and which are random by design."""
     findings: list[Finding] = []
     fitted = any(stage.least_squares for stage in planned.stages)
-    for spec in _distinct([stage.student for stage in planned.stages if not _continues(stage)]):
+    specs = [stage.student for stage in planned.stages if stage.start_from is None]
+    for spec in {repr(spec): spec for spec in specs}.values():
         for model in checkpoints_of(spec):
             same = any(model.sha256 == teacher.sha256 for teacher in planned.teacher.models)
             # Where no word vectors are given, random ones of the words of the texts are made there.
@@ -187,26 +179,21 @@ def _of_model(model: Model, kept: Sequence[int] | None, who: str) -> list[Findin
     layers = look_at(Path(model.path)).of(kept)
     name = model.title
     if layers.all_untrained:
-        return [
-            Finding(
-                CHECK,
-                ERROR,
-                f"{who}, {name}, has weights that were never trained: in every layer that is used "
-                f"({len(layers.names)}) norms are 1, biases are 0 and matrices are plain random draws.",
-                "Name a trained checkpoint; a folder that was made from a configuration alone has random "
-                "weights.",
-            )
-        ]
+        found = (
+            f"{who}, {name}, has weights that were never trained: in every layer that is used "
+            f"({len(layers.names)}) norms are 1, biases are 0 and matrices are plain random draws."
+        )
+        remedy = (
+            "Name a trained checkpoint; a folder that was made from a configuration alone has random weights."
+        )
+        return [Finding(CHECK, ERROR, found, remedy)]
     if layers.untrained:
-        return [
-            Finding(
-                CHECK,
-                WARNING,
-                f"{who}, {name}, has layers that look as if they were never trained: "
-                f"{', '.join(layers.untrained)} of {len(layers.names)}.",
-                "Check how the folder was made, or leave these layers out (student.layers).",
-            )
-        ]
+        found = (
+            f"{who}, {name}, has layers that look as if they were never trained: "
+            f"{', '.join(layers.untrained)} of {len(layers.names)}."
+        )
+        remedy = "Check how the folder was made, or leave these layers out (student.layers)."
+        return [Finding(CHECK, WARNING, found, remedy)]
     return []
 
 
@@ -232,15 +219,6 @@ def kept_layers(student: Spec[Any]) -> Sequence[int] | None:
     """The layers that a student keeps of its checkpoint; None where it keeps all."""
     layers = student.kwargs.get("layers")
     return layers if isinstance(layers, Sequence) else None
-
-
-def _continues(stage: Stage) -> bool:
-    """Return whether a stage goes on with the student of another one."""
-    return stage.start_from is not None
-
-
-def _distinct(specs: list[Spec[Any]]) -> list[Spec[Any]]:
-    return list({repr(spec): spec for spec in specs}.values())
 
 
 def _place(name: str) -> tuple[str, int]:

@@ -25,23 +25,16 @@ _FIRST = 8
 
 
 class TeacherRun:
-    """The teacher, loaded once for all checks; of several, one at a time.
-
-    Args:
-        planned: The run.
-    """
+    """The teacher, loaded once for all checks; of several, one at a time."""
 
     def __init__(self, planned: Planned) -> None:
         self._planned = planned
         self._loaded: tuple[object, Callable[[Store], Embed]] | None = None
 
     def embed(self, store: TableStore, texts: Sequence[str], until: float) -> Vectors:
-        """Embed texts as for a store, as many of the first ones as there is time for; (n, E).
+        """Embed texts as for a store; (n, E).
 
-        Args:
-            store: How the teacher reads.
-            texts: The texts, of which a few are embedded in any case.
-            until: Time, by `time.perf_counter`, after which no more are embedded.
+        A few are embedded in any case, others of the first until a time by `time.perf_counter`.
 
         Raises:
             BadInput: The teacher cannot be loaded, or its endpoint refuses.
@@ -74,10 +67,7 @@ class TeacherRun:
 def stored_vectors(planned: Planned, run: TeacherRun, until: float) -> list[Finding]:
     """Compute some rows of every finished store again, and compare them with what the store holds.
 
-    Args:
-        planned: The run.
-        run: Its teacher.
-        until: Time, by `time.perf_counter`, after which only a few rows per store are computed.
+    After a time by `time.perf_counter` only a few rows per store are computed.
 
     Raises:
         BadInput: A store is damaged, or the teacher cannot be loaded.
@@ -86,9 +76,8 @@ def stored_vectors(planned: Planned, run: TeacherRun, until: float) -> list[Find
     compared: list[str] = []
     lowest = 1.0
     for store in planned.stores:
-        if not planned.workspace.finished(store):
-            continue
-        if not (store.teacher.checkpoint or store.teacher.asked):
+        known = store.teacher.checkpoint or store.teacher.asked
+        if not known or not planned.workspace.finished(store):
             continue
         cosines, rows = _compared(planned, store, run, until)
         wrong = [row for row, cosine in zip(rows, cosines, strict=True) if not cosine >= FLOOR]

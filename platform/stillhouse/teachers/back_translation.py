@@ -4,7 +4,7 @@ Each model translates in one direction, as those of Opus-MT do. A model that nee
 argument is refused: it would run without them, and return text in an arbitrary language.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from stillhouse.students.backbone import quiet
 from stillhouse.values.data import Model
 
 BATCH = 32
+"""Texts per batch, of similar length."""
 _TOKENIZER_FILES = ("tokenizer.json", "*.spm", "*.model", "vocab.*")
 _LONGEST = 512
 """Tokens per text, for models that do not state their maximum."""
@@ -45,30 +46,18 @@ def check_translator(model: Model) -> None:
         )
 
 
-def back_translated(
-    texts: Sequence[str], forth: "Translator", back: "Translator", *, seed: int | None = None
-) -> list[str]:
-    """Translate texts forth and back; see `Translator` for the seed."""
-    return back(forth(texts, seed), seed)
-
-
 class Translator:
-    """A translation model, in evaluation mode and float32.
-
-    Args:
-        model: A folder with safetensors weights.
-        device: Device that it runs on.
-        batch: Texts per batch, grouped by length.
+    """A translation model from a folder with safetensors weights, in evaluation mode and float32.
 
     Raises:
         BadInput: See `check_translator`.
     """
 
-    def __init__(self, model: Model, device: str = "cpu", batch: int = BATCH) -> None:
+    def __init__(self, model: Model, device: str = "cpu") -> None:
         from transformers import AutoModelForSeq2SeqLM
 
         check_translator(model)
-        self._tokenizer, self._device, self._batch = _tokenizer(model), device, batch
+        self._tokenizer, self._device = _tokenizer(model), device
         with quiet():
             loaded: Any = AutoModelForSeq2SeqLM.from_pretrained(
                 model.path, local_files_only=True, use_safetensors=True, dtype=torch.float32
@@ -79,10 +68,8 @@ class Translator:
     def __call__(self, texts: Sequence[str], seed: int | None = None) -> list[str]:
         """Translate texts, in their order.
 
-        Args:
-            texts: Texts in the language that the model reads.
-            seed: Seed for sampling every token from the model, so that another seed gives another wording;
-                None decodes with the model's own settings. The global random state is left unchanged.
+        With a seed every token is sampled from the model, so that another seed gives another wording; None
+        decodes with the model's own settings. The global random state is left unchanged.
         """
         order = sorted(range(len(texts)), key=lambda at: len(texts[at]))
         translations = [""] * len(texts)
@@ -91,7 +78,8 @@ class Translator:
         )
         with torch.random.fork_rng(devices=[]), torch.no_grad(), quiet():
             torch.manual_seed(seed or 0)
-            for rows in _batches(order, self._batch):
+            for start in range(0, len(order), BATCH):
+                rows = order[start : start + BATCH]
                 translated = self._translate([texts[at] for at in rows], decoding)
                 for at, text in zip(rows, translated, strict=True):
                     translations[at] = text
@@ -108,11 +96,6 @@ class Translator:
         cut = [ids[:limit] for ids, limit in zip(ids_BT.tolist(), limit_B, strict=True)]
         decoded: list[str] = self._tokenizer.batch_decode(cut, skip_special_tokens=True)
         return decoded
-
-
-def _batches(order: list[int], size: int) -> Iterator[list[int]]:
-    for start in range(0, len(order), size):
-        yield order[start : start + size]
 
 
 def _tokenizer(model: Model) -> Any:

@@ -46,11 +46,7 @@ _COPIES = 5
 
 
 class Build:
-    """A store under construction.
-
-    Args:
-        work: The store to build. Shards that an earlier run finished stay; partial files are removed.
-    """
+    """A store under construction. Shards that an earlier run finished stay; partial files are removed."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
@@ -61,9 +57,9 @@ class Build:
         with ThreadPoolExecutor(_at_once(work.folder)) as pool:
             every = range(len(self._table_rows))
             found = list(pool.map(functools.partial(_found, work), every, self._table_rows))
-        self._shards = {shard.part: shard for shard in found if shard is not None}
         self._published = published_shards(work)
-        self._shards = {part: shard for part, (shard, _) in self._published.items()} | self._shards
+        self._shards = {part: shard for part, (shard, _) in self._published.items()}
+        self._shards |= {shard.part: shard for shard in found if shard is not None}
 
     @property
     def total(self) -> int:
@@ -120,11 +116,8 @@ class Build:
 def finish(work: Work, shards: list[Shard], rejected: list[dict[str, Any]], seconds: float) -> None:
     """Check that every input row is accounted for, and mark the store as finished.
 
-    Args:
-        work: The store that was built.
-        shards: All shards, in order.
-        rejected: The rows of all shards that have no vector, in order.
-        seconds: Time of the teacher, summed over all actors of the last run.
+    All shards, and their rows without a vector, are in order. The seconds are the time of the teacher, summed
+    over all actors of the last run.
     """
     store, folder, texts = work.store, work.folder, read_manifest(work.texts_folder)
     stored, unread = sum(shard.rows for shard in shards), int(texts["quarantined"])
@@ -215,27 +208,20 @@ def _found(work: Work, index: int, table_rows: int) -> Shard | None:
         return None
     except OSError as error:
         raise blocked(path, error) from None
-    rows, rejected = batch.num_rows, _rejected(work.folder, index)
     if not whole:
         warn(f"{path} has changed since it was written. {moved(put_aside(path))} It is made again.")
         return None
-    if rejected is None or rows + len(rejected) != table_rows:
+    try:
+        rows, rejected = batch.num_rows, _quarantine(work.folder, index)
+    except BadInput:
         return None
-    if embedding.value_type != ARROW_TYPE[work.store.dtype]:
+    if rows + len(rejected) != table_rows or embedding.value_type != ARROW_TYPE[work.store.dtype]:
         return None
     if path.read_bytes() != content:
         # What is damaged is not the vectors but what the file has beside them.
         write_atomically(path, content)
     sha256 = hashlib.sha256(content).hexdigest()
     return Shard(index, rows, len(rejected), embedding.list_size, tokens, len(content), sha256)
-
-
-def _rejected(folder: Path, index: int) -> list[dict[str, Any]] | None:
-    """Return a shard's rows without a vector; None if their file is damaged."""
-    try:
-        return _quarantine(folder, index)
-    except BadInput:
-        return None
 
 
 def _quarantine(folder: Path, index: int) -> list[dict[str, Any]]:

@@ -32,11 +32,7 @@ _COPIES = 4
 class Chooser:
     """Chooses the runtimes of an experiment's stores; the same store gets the same answer.
 
-    Args:
-        wanted: ``auto`` or the name of a runtime, for each teacher.
-        workspace: Holds texts and stores.
-        device: Device that the teacher runs on.
-        threads: Threads per process.
+    ``wanted`` has ``auto`` or the name of a runtime, for each teacher.
     """
 
     def __init__(self, wanted: Sequence[str], workspace: Workspace, device: str, *, threads: int = 1) -> None:
@@ -51,8 +47,7 @@ class Chooser:
     def choose(self, store: TableStore) -> TableStore:
         """Give a store the runtime that is asked for or that computed it; PyTorch where neither says one.
 
-        Args:
-            store: Of PyTorch, as it is planned; of several teachers, each store gets a runtime of its own.
+        Each store of several teachers gets a runtime of its own.
 
         Raises:
             BadInput: The runtime that is asked for cannot run here, or not this teacher.
@@ -98,9 +93,7 @@ class Chooser:
 
     def _by_rule(self, store: Store) -> str:
         able = store.compute == "bfloat16" and not why_not(OPENVINO, self._device, store.compute)
-        if not able or unconvertible(store):
-            return TORCH
-        if len(open_texts(self._workspace, store.texts)) < LARGE:
+        if not able or unconvertible(store) or len(open_texts(self._workspace, store.texts)) < LARGE:
             return TORCH
         key = store.teacher.fingerprint, store.max_length
         if key not in self._fit:

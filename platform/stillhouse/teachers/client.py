@@ -23,12 +23,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from stillhouse.core.console import say, warn
+from stillhouse.core.console import warn
 from stillhouse.core.errors import BadInput, Hindered
 from stillhouse.core.json_text import parse_json
 from stillhouse.core.redaction import HIDDEN, redacted
+from stillhouse.teachers.forward import Vectors
 from stillhouse.teachers.vector_files import UNIT_TOLERANCE
 from stillhouse.values.data import Endpoint
 
@@ -43,15 +43,9 @@ _UNFIT = frozenset({400, 413, 422})
 _SHOWN = 200
 _MOST_BYTES = 1 << 30
 
-Vectors = npt.NDArray[np.float32]
-
 
 class _Transient(Exception):
-    """A request failed in a way that another attempt may mend.
-
-    Attributes:
-        pause: Seconds that the endpoint asks to wait; None where it does not say.
-    """
+    """A request failed in a way that another attempt may mend, after the seconds of ``pause``, if any."""
 
     def __init__(self, reason: str, pause: float | None = None) -> None:
         super().__init__(reason)
@@ -68,13 +62,9 @@ class _Stopped(Exception):
 
 @dataclass
 class Count:
-    """Number of texts, tokens and requests sent to an endpoint.
+    """What an endpoint has answered, and the attempts that failed and were repeated.
 
-    Attributes:
-        texts: Number of texts that were answered.
-        tokens: Number of tokens, as the endpoint counts them; 0 if it does not.
-        requests: Number of requests that were answered.
-        repeated: Number of attempts that failed and were repeated.
+    Tokens are counted by the endpoint; 0 if it does not.
     """
 
     texts: int = 0
@@ -92,11 +82,7 @@ class Count:
 
 
 class Client:
-    """Asks an endpoint for vectors; several threads may share it.
-
-    Args:
-        endpoint: The endpoint, and how it is asked.
-    """
+    """Asks an endpoint for vectors; several threads may share it."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint, self.count = endpoint, Count()
@@ -111,23 +97,22 @@ class Client:
         key_of(endpoint)
 
     def embed(self, texts: Sequence[str]) -> tuple[Vectors, int]:
-        """Ask for the vectors of some texts, as often as it takes and is allowed.
+        """Ask for the vectors of texts, (N, E), in their order, and the number of tokens.
 
-        Where the first answer has a number that is not finite, they are asked for once more; a row whose
-        vector then has one is set aside. So is a text that is refused by itself, such as one that is too
-        long, by a vector of NaN; what is refused together is asked for in halves.
-
-        Returns:
-            The vectors, (N, E), in the order of the texts, and the number of tokens.
+        They are asked for as often as it takes and is allowed. Where the first answer has a number that is
+        not finite, they are asked for once more; a row whose vector then has one is set aside. So is a text
+        that is refused by itself, such as one that is too long, by a vector of NaN; what is refused together
+        is asked for in halves.
 
         Raises:
             BadInput: The endpoint refuses the request or the key, or answers with another dimension.
             Hindered: It did not answer well within the allowed number of attempts.
         """
         try:
-            return self._embed(texts)
-        except _Unfit as error:
-            return self._in_halves(texts, error)
+            try:
+                return self._embed(texts)
+            except _Unfit as error:
+                return self._in_halves(texts, error)
         except BadInput as error:
             # Others that wait for their next attempt end with the same message.
             self._failed = self._failed or error
@@ -139,13 +124,8 @@ class Client:
             middle = len(texts) // 2
             first, second = self.embed(texts[:middle]), self.embed(texts[middle:])
             return np.concatenate([first[0], second[0]]), first[1] + second[1]
-        try:
-            if not self.count.requests:
-                self._embed([PROBE])  # It may refuse every text.
-        except BadInput as error:
-            self._failed = self._failed or error
-            self.stop()
-            raise
+        if not self.count.requests:
+            self._embed([PROBE])  # It may refuse every text.
         warn(f"one text is set aside, since {refused}")
         return np.full((1, self._width), np.nan, np.float32), 0
 
@@ -334,13 +314,6 @@ def warn_of_open_key(endpoint: Endpoint) -> None:
     local = host in ("localhost", "::1") or host.startswith("127.")
     if endpoint.url.startswith("http://") and key_of(endpoint) and not local:
         warn(f"note: the key is sent unencrypted to {host}. Use https.")
-
-
-def tell(clients: Sequence[Client]) -> None:
-    """Print what was asked of endpoints."""
-    for client in clients:
-        if client.count.texts or client.count.repeated:
-            say(f"  {client.count.sentence(client.endpoint)}")
 
 
 def _vector(value: Any) -> Vectors:

@@ -17,12 +17,9 @@ _CLASSIFIER = "ForSequenceClassification"
 
 
 class CrossEncoderScorer:
-    """A scorer of pairs by the logits of a cross-encoder.
+    """A scorer of pairs by the logits of a cross-encoder with one label.
 
-    Args:
-        model: A model with one label.
-        max_length: Tokens per pair, limited to the model's positions.
-        device: Device that it runs on.
+    A pair is cut at ``max_length`` tokens, or at the model's positions.
 
     Raises:
         BadInput: sentence-transformers cannot load it, or it has no head or several labels.
@@ -41,7 +38,7 @@ class CrossEncoderScorer:
                     local_files_only=True,
                     trust_remote_code=False,
                     model_kwargs={"use_safetensors": True, "dtype": "float32"},
-                    max_length=min(max_length, positions_of(local)),
+                    max_length=min(max_length, getattr(_config(local), "max_position_embeddings", 512)),
                     activation_fn=nn.Identity(),
                 ).eval()
         except (OSError, ValueError, KeyError, ImportError) as error:
@@ -90,11 +87,6 @@ def check_cross_encoder(model: Model) -> None:
             f"A cross-encoder that ranks has one label, but {name} has {config.num_labels}. A model with "
             "several labels, such as an NLI model, gives no score to rank by."
         )
-
-
-def positions_of(model: Model) -> int:
-    """Return the number of tokens that a model can read."""
-    return int(getattr(_config(model), "max_position_embeddings", 512))
 
 
 def _config(model: Model) -> Any:

@@ -88,16 +88,10 @@ def build_stores(
 ) -> None:
     """Embed text tables with one pool of teachers, unless finished; other processes wait for them.
 
-    Args:
-        workspace: Holds the texts and receives the vectors. Every worker must see it under the same path,
-            unless it has a remote.
-        stores: The stores to build.
-        actors: Number of processes that hold the teacher.
-        threads: Threads per process.
-        local: Build in this process, without Ray.
-        device: ``cpu``, ``cuda`` or ``mps``.
-        progress: Called with the number of rows done, the total, and the share of the work that is done.
-        batch_tokens: Tokens per batch, padding included; 0 takes what suits the device and the runtime.
+    Every worker must see the workspace under the same path, unless it has a remote. ``actors`` processes hold
+    the teacher, or this one alone if ``local``, without Ray. ``progress`` is called with the rows done, all
+    rows, and the share of the work that is done. ``batch_tokens`` include the padding; 0 takes what suits the
+    device and the runtime.
 
     Raises:
         BadInput: The texts or the teacher are missing or not those of the plan, Ray is not running or too

@@ -28,11 +28,7 @@ _GPU_BATCH_TOKENS = 65536
 
 @dataclass(frozen=True)
 class Later:
-    """The vectors of a batch that is still being computed.
-
-    Attributes:
-        read: Wait for the vectors, (B, E), and return them.
-    """
+    """The vectors of a batch that is still being computed: ``read`` waits for them, (B, E)."""
 
     read: Callable[[], Tensor]
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.model_folder import STATIC, read_folder
-from stillhouse.core.roles import DOCUMENT, QUERY, Prompts
+from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.core.tensors import read_tensors
 from stillhouse.core.tokenizing import FastTokenizer, require_vocabulary
 from stillhouse.core.types import Tokens
@@ -77,7 +77,8 @@ def load_sentence_transformer(model: Model, device: str = "cpu") -> "SentenceTra
     if getattr(loaded.tokenizer, "pad_token", "") is None:
         # Any token does, as padding is masked; without one sentence-transformers encodes nothing.
         loaded.tokenizer.pad_token = loaded.tokenizer.convert_ids_to_tokens(0)
-    _set_prompts(loaded, prompts_of(model))
+    named, loaded.default_prompt_name = prompts_of(model).exported()
+    loaded.prompts = {**loaded.prompts, QUERY: "", DOCUMENT: "", **named}
     optimise_for_cpu(loaded, device)
     return loaded.eval()
 
@@ -118,12 +119,6 @@ class _Truncated(nn.Module):
         return self.dimension
 
     get_sentence_embedding_dimension = get_embedding_dimension
-
-
-def _set_prompts(loaded: "SentenceTransformer", prompts: Prompts) -> None:
-    named, default = prompts.exported()
-    loaded.prompts = {**loaded.prompts, QUERY: "", DOCUMENT: "", **named}
-    loaded.default_prompt_name = default
 
 
 def _replace_head(loaded: "SentenceTransformer", model: Model) -> None:
@@ -227,9 +222,8 @@ def _static(model: nn.Module) -> Callable[[Tokens], Tensor]:
     def forward(tokens: Tokens) -> Tensor:
         lengths_B = tokens.attention_mask_BT.sum(dim=1)
         ids_N = tokens.input_ids_BT[tokens.attention_mask_BT.bool()]
-        vectors: Tensor = model({"input_ids": ids_N, "offsets": lengths_B.cumsum(0) - lengths_B})[
-            "sentence_embedding"
-        ]
+        features = {"input_ids": ids_N, "offsets": lengths_B.cumsum(0) - lengths_B}
+        vectors: Tensor = model(features)["sentence_embedding"]
         return vectors
 
     return forward

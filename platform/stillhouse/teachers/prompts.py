@@ -53,13 +53,7 @@ def chosen_prompts(model: Model, given: Mapping[str, str | None]) -> Prompts:
 
 
 def check_prompts(prompts: Prompts, tokenizer: Model, max_length: int, whose: str) -> None:
-    """Refuse prompts that leave no room for a text.
-
-    Args:
-        prompts: The prompts by role.
-        tokenizer: The model whose tokenizer reads them.
-        max_length: Tokens per text, prompt and special tokens included.
-        whose: ``teacher`` or ``student``, for the message.
+    """Refuse prompts of a ``teacher`` or ``student`` that leave no room for a text in ``max_length`` tokens.
 
     Raises:
         BadInput: A prompt and the special tokens are as long as the longest text, or longer.

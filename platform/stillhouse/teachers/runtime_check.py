@@ -26,13 +26,7 @@ FLOOR = 0.9999
 
 
 def tokenised_sample(store: Store, workspace: Workspace, count: int) -> tuple[Ids, Offsets, FastTokenizer]:
-    """Tokenise some of a store's texts, evenly spread over its table, with the store's prompt.
-
-    Args:
-        store: A store of a model; its texts have been read.
-        workspace: Holds its texts.
-        count: Number of texts, or as many as there are.
-    """
+    """Tokenise some of a store's texts, evenly spread over its table, with the store's prompt."""
     tokenizer = FastTokenizer(Path(on_this_machine(store.model).path), store.max_length)
     _, texts = sample_of(workspace, store.texts, count)
     return *tokenizer([store.prompt + text for text in texts]), tokenizer
@@ -50,11 +44,8 @@ def lowest_cosine(first_NE: Vectors, second_NE: Vectors) -> float:
 def least_cosine(of_torch: float, compute: str) -> float:
     """Return the cosine to PyTorch's float32 vectors that a runtime must reach.
 
-    In bfloat16 rounding is not the runtime's fault: it may be twice as far away as PyTorch itself.
-
-    Args:
-        of_torch: Lowest cosine of PyTorch's own vectors in that precision to those in float32.
-        compute: ``float32`` or ``bfloat16``.
+    In bfloat16 rounding is not the runtime's fault: it may be twice as far away as PyTorch itself, whose
+    lowest cosine is ``of_torch``.
     """
     return FLOOR if compute == "float32" else min(FLOOR, 1.0 - 2.0 * (1.0 - of_torch))
 
@@ -64,12 +55,9 @@ class Unfit(BadInput):
 
 
 def require_agreement(store: Store, found: float, of_torch: float) -> None:
-    """Refuse a runtime that computes something else than PyTorch.
+    """Refuse a runtime that computes something else than PyTorch, by lowest cosines to PyTorch in float32.
 
-    Args:
-        store: Its runtime and precision count.
-        found: Lowest cosine of the runtime's vectors to PyTorch's in float32.
-        of_torch: Lowest cosine of PyTorch's own vectors in the store's precision.
+    ``found`` is that of the runtime's vectors, ``of_torch`` that of PyTorch's own in the store's precision.
 
     Raises:
         Unfit: The cosine is too low, or not a number.
@@ -98,12 +86,6 @@ def require_stock(stock: Any, store: Store, encoder: Callable[[Store], Encode], 
     """Refuse a model whose vectors in a store would not be those of stock sentence-transformers.
 
     Both read a dozen texts in float32: with the store's prompt, and some with each of the model's own.
-
-    Args:
-        stock: The model, as sentence-transformers loads it.
-        store: A store of it.
-        encoder: Gives the function from tokens to vectors for a store of the model.
-        device: Device that it runs on.
 
     Raises:
         BadInput: A cosine is below `FLOOR`, or the dimensions differ; it names the likely setting.

@@ -83,11 +83,8 @@ def require_runtime(runtime: str, device: str, compute: str) -> None:
 class Running:
     """A teacher that is ready to run, in the runtime of its stores.
 
-    Attributes:
-        encoder: Gives the function from tokens to vectors (B, E) for a store: for its prompt and length.
-        batch_tokens: Suitable number of tokens per batch, padding included.
-        ahead: Number of batches that are started before the vectors of the first of them are read.
-        quick: Whether `teachers.forward.Forward` chooses the float32 products.
+    ``encoder`` gives the function from tokens to vectors (B, E) for the prompt and length of a store. The
+    rest is as in `Forward`, and suits the runtime.
     """
 
     encoder: Callable[[Store], Encode]
@@ -96,13 +93,7 @@ class Running:
     quick: bool = True
 
     def forward(self, store: Store, pad_id: int, device: str, batch_tokens: int = 0) -> Forward:
-        """The forward pass for a store.
-
-        Args:
-            store: A store of the teacher, in this runtime.
-            pad_id: Token id that pads the shorter texts of a batch.
-            device: Device that the teacher runs on.
-            batch_tokens: Tokens per batch, padding included; 0 takes what suits the runtime.
+        """The forward pass for a store of the teacher; 0 ``batch_tokens`` take what suits the runtime.
 
         Raises:
             BadInput: As of `start`, for its ``encoder``.
@@ -112,13 +103,7 @@ class Running:
 
 
 def start(store: Store, workspace: Workspace, device: str, threads: int) -> Running:
-    """Make a store's teacher ready to run in the store's runtime.
-
-    Args:
-        store: A store of the teacher; its runtime and precision count. Other prompts can be asked for later.
-        workspace: Holds the teacher if it is a stage.
-        device: ``cpu``, ``cuda``, ….
-        threads: Threads of this process.
+    """Make a store's teacher ready to run in the store's runtime, also for stores of other prompts.
 
     Raises:
         BadInput: The runtime cannot run here, or the teacher cannot be loaded. Its ``encoder`` refuses what
@@ -159,14 +144,7 @@ def require_convertible(store: Store) -> None:
 
 
 def why_unfit(store: Store, workspace: Workspace, device: str, threads: int) -> str:
-    """Convert a store's teacher, and say why the store's runtime cannot compute its vectors; empty if it can.
-
-    Args:
-        store: Not in PyTorch; its texts have been read.
-        workspace: Holds its texts.
-        device: Device that the teacher runs on.
-        threads: Threads of this process.
-    """
+    """Convert a store's teacher, and say why its runtime cannot compute the vectors; empty if it can."""
     try:
         _Converted(store.runtime, workspace, device, threads).compared(store)
     except Exception as error:  # What runtimes and compilers raise has no common base class.
@@ -175,14 +153,7 @@ def why_unfit(store: Store, workspace: Workspace, device: str, threads: int) -> 
 
 
 class _Converted:
-    """A teacher in another runtime, converted once per length.
-
-    Args:
-        runtime: Not PyTorch.
-        workspace: Holds the texts.
-        device: Device that the teacher runs on.
-        threads: Threads of this process.
-    """
+    """A teacher in another runtime than PyTorch, converted once per length."""
 
     def __init__(self, runtime: str, workspace: Workspace, device: str, threads: int) -> None:
         self._runtime, self._workspace, self._device, self._threads = runtime, workspace, device, threads
@@ -206,7 +177,7 @@ class _Converted:
             exact = replace(store, compute="float32", runtime=TORCH)
             loaded = load_teacher(exact, self._workspace, self._device)
             encode = self._convert(store, loaded)
-            _compare(store, self._workspace, self._device, encode, as_encoder(loaded, exact), self._threads)
+            self._compare(store, encode, as_encoder(loaded, exact))
             self._made[store.max_length] = encode
         return self._made[store.max_length]
 
@@ -222,18 +193,15 @@ class _Converted:
             opened = _in_onnx_runtime if self._runtime == ONNX else _in_openvino
             return opened(graph, self._threads, store.compute)
 
-
-def _compare(
-    store: Store, workspace: Workspace, device: str, encode: Encode, exact: Encode, threads: int
-) -> None:
-    ids, offsets, tokenizer = tokenised_sample(store, workspace, _COMPARED)
-    ours = Forward(exact, tokenizer.pad_id, default_batch_tokens(device, 1), device=device)
-    reference_NE = ours(ids, offsets)
-    # Under autocast the same weights give what PyTorch gives in this precision.
-    own = replace(ours, compute=store.compute)
-    theirs = replace(own, teacher=encode, ahead=threads, quick=False)
-    of_torch = lowest_cosine(own(ids, offsets), reference_NE)
-    require_agreement(store, lowest_cosine(theirs(ids, offsets), reference_NE), of_torch)
+    def _compare(self, store: Store, encode: Encode, exact: Encode) -> None:
+        ids, offsets, tokenizer = tokenised_sample(store, self._workspace, _COMPARED)
+        ours = Forward(exact, tokenizer.pad_id, default_batch_tokens(self._device, 1), device=self._device)
+        reference_NE = ours(ids, offsets)
+        # Under autocast the same weights give what PyTorch gives in this precision.
+        own = replace(ours, compute=store.compute)
+        theirs = replace(own, teacher=encode, ahead=self._threads, quick=False)
+        of_torch = lowest_cosine(own(ids, offsets), reference_NE)
+        require_agreement(store, lowest_cosine(theirs(ids, offsets), reference_NE), of_torch)
 
 
 def _compiled(encode: Callable[[Tokens], Tensor]) -> Encode:

@@ -40,14 +40,9 @@ ARROW_TYPE = {"float16": pa.float16(), "float32": pa.float32()}
 class Work:
     """Everything that a process needs to build any shard of a store.
 
-    Attributes:
-        store: The store to build.
-        root: The workspace's folder.
-        tokenizer: The model whose folder holds the teacher's tokenizer; None where no model is run.
-        device: Device that the teacher runs on.
-        threads: Threads per process that runs the teacher; 0 keeps the current number.
-        batch_tokens: Tokens per batch, padding included; 0 takes what suits the device and the runtime.
-        remote: Where every shard is published when it is written; None if all processes see ``root``.
+    The tokenizer is a model whose folder has the teacher's, None where no model is run. 0 threads keep the
+    current number; 0 tokens per batch, padding included, take what suits the device and the runtime. Every
+    shard is published to the remote when it is written; there is none if all processes see ``root``.
     """
 
     store: Store
@@ -75,17 +70,10 @@ class Work:
 
 
 class Shard(NamedTuple):
-    """A finished shard.
+    """A finished shard, by its index in the text table, with size and hash of its file.
 
-    Attributes:
-        part: Its index in the text table.
-        rows: Number of vectors.
-        quarantined: Number of rows of the text table's shard without a vector.
-        dim: E.
-        tokens: Number of tokens without padding.
-        bytes: Size of the file.
-        sha256: Hash of the file.
-        seconds: Time it took to build; 0 if it existed already.
+    ``rows`` have a vector, ``quarantined`` ones none. Tokens are counted without padding. The seconds are 0
+    if it existed already.
     """
 
     part: int
@@ -149,13 +137,9 @@ def write_shard(
 ) -> Shard:
     """Write the file of a shard; rows without a vector are quarantined with a reason.
 
-    Args:
-        work: The store.
-        index: The shard.
-        vectors_NE: A vector for every row of the shard's texts.
-        without: Rows that have no vector, counted from the first of the shard, and why.
-        tokens: Number of tokens without padding.
-        start: When the work on the shard began, by `time.perf_counter`.
+    ``vectors_NE`` has a row for every text of the shard. ``without`` says by row, counted from the first of
+    the shard, why there is no vector. Tokens are counted without padding. ``start`` is when the work began,
+    by `time.perf_counter`.
     """
     store, folder = work.store, work.folder
     with np.errstate(over="ignore"):
@@ -180,10 +164,7 @@ def write_shard(
 def publish_shard(work: Work, shard: Shard, rejected: list[dict[str, Any]]) -> None:
     """Publish a shard as soon as it is written, so that no other node makes it again: its file, then a note.
 
-    Args:
-        work: The store that it belongs to; nothing happens if it has no remote.
-        shard: The shard.
-        rejected: Its rows without a vector.
+    Nothing happens without a remote.
 
     Raises:
         Hindered: The remote does not take it.
@@ -219,11 +200,7 @@ def _read_note(data: bytes | None) -> tuple[Shard, list[dict[str, Any]]] | None:
 
 
 class Embedders:
-    """The teachers of several stores, which embed one shard after another; each is loaded once, on demand.
-
-    Args:
-        works: The stores to build, by number.
-    """
+    """The teachers of several stores, which embed one shard after another; each is loaded once, on demand."""
 
     def __init__(self, works: list[Work]) -> None:
         self._works = works
@@ -238,15 +215,7 @@ class Embedders:
         offsets: Offsets,
         progress: Callable[[int], None] | None = None,
     ) -> Shard:
-        """Embed a shard's tokens and write its file; rows without a vector are quarantined with a reason.
-
-        Args:
-            number: The store.
-            index: The shard.
-            ids: Token ids of its texts, end to end.
-            offsets: Where each text begins, and the end of the last.
-            progress: Called with the number of rows that are done.
-        """
+        """Embed the tokens of a store's shard, and write its file; see `Forward` and `write_shard`."""
         work = self._works[number]
         if number not in self._forwards:
             self._forwards[number] = self._forward_of(work)

@@ -30,15 +30,6 @@ _REBUILD = "The command that built the store builds what is missing or damaged a
 class StoreReader:
     """A finished store. Shards are mapped when they are first read, so opening is fast at any size.
 
-    Attributes:
-        folder: Its folder.
-        dim: E.
-        dtype: Type of the values on the disk.
-        starts: The first row of every shard, ascending.
-
-    Args:
-        folder: A finished store.
-
     Raises:
         BadInput: It is unfinished, or a shard is missing or not as large as the manifest says. A shard whose
             bytes have changed is refused when it is first read.
@@ -51,6 +42,7 @@ class StoreReader:
         self._shards: list[dict[str, Any]] = manifest["shards"]
         self._table_rows, self._rows = int(manifest["table_rows"]), int(manifest["rows"])
         self.starts = np.array([shard["first"] for shard in self._shards], np.int64)
+        """The first row of every shard, ascending."""
         self._check_files()
         self._quarantines = np.array([shard["quarantined"] > 0 for shard in self._shards])
         self._mapped: dict[int, npt.NDArray[np.floating]] = {}
@@ -76,13 +68,9 @@ class StoreReader:
         return np.delete(rows, self.lacking) if self.lacking.size else rows
 
     def gather(self, rows: IntArray) -> npt.NDArray[np.float32]:
-        """Gather the vectors of some rows, in that order; ids may repeat.
+        """Gather the float32 vectors of some rows, in that order; ids may repeat.
 
-        Args:
-            rows: Row ids of the text table, of any shape.
-
-        Returns:
-            float32 vectors, of the shape of ``rows`` followed by E.
+        Row ids are those of the text table, in any shape; the vectors have that shape, followed by E.
 
         Raises:
             BadInput: A row is quarantined, or outside the table.
@@ -108,11 +96,7 @@ class StoreReader:
         return vectors.reshape(*rows.shape, self.dim)
 
     def expect(self, rows_N2: IntArray) -> None:
-        """Learn which rows are read next; shards that are on the disk need no preparation.
-
-        Args:
-            rows_N2: The first and the last row of each run of rows.
-        """
+        """Learn the first and the last row of each run that is read next; shards on the disk need nothing."""
 
     def _check_files(self) -> None:
         for shard in self._shards:
@@ -122,7 +106,7 @@ class StoreReader:
 
     def _position(self, index: int, rows: IntArray) -> IntArray:
         """Return the position of each row in a shard with gaps."""
-        stored = self._row_column(index)
+        stored = self._batch(index)["row"].to_numpy()
         position = np.searchsorted(stored, rows)
         inside = (
             stored[np.minimum(position, len(stored) - 1)] == rows
@@ -135,10 +119,6 @@ class StoreReader:
                 f"are quarantined, see {QUARANTINE}; `.rows` lists the rows with a vector."
             )
         return position
-
-    def _row_column(self, index: int) -> npt.NDArray[np.int64]:
-        rows: npt.NDArray[np.int64] = self._batch(index)["row"].to_numpy()
-        return rows
 
     def _map(self, shards: Sequence[int]) -> None:
         if self._mapped.keys() >= set(shards):
@@ -166,9 +146,6 @@ class StreamedReader(StoreReader):
 
     Whoever reads says with `expect` what comes next, which is fetched meanwhile; other shards are fetched
     when they are read, and all others are let go then. One thread at a time may read.
-
-    Args:
-        shards: The files.
     """
 
     def __init__(self, shards: StreamedShards) -> None:
@@ -180,11 +157,7 @@ class StreamedReader(StoreReader):
         return StreamedReader, (self._source,)
 
     def expect(self, rows_N2: IntArray) -> None:
-        """Fetch the shards of some runs of rows in the background, and let go of all others.
-
-        Args:
-            rows_N2: The first and the last row of each run of rows.
-        """
+        """Fetch the shards of runs, from first to last row, in the background, and let go of all others."""
         first, last = (np.searchsorted(self.starts, rows_N2, side="right") - 1).T
         self._hold(index for run in zip(first, last, strict=True) for index in range(run[0], run[1] + 1))
 
@@ -213,11 +186,7 @@ class StreamedReader(StoreReader):
 def open_store(workspace: Workspace, store: Store, *, streamed: bool = False) -> StoreReader:
     """Open a finished store.
 
-    Args:
-        workspace: Holds it, here or in its remote.
-        store: The store.
-        streamed: Whether a store that is not here is read from the remote, a few shards at a time; else it is
-            fetched whole.
+    One that is not here is fetched whole from the remote or, if ``streamed``, a few shards at a time.
 
     Raises:
         BadInput: It is unfinished, damaged, or of a different dtype than the plan's.
@@ -246,14 +215,8 @@ class StoreEnsembleReader:
     """The stores of several teachers over the same rows, read as the targets of `plan.data.Ensemble`.
 
     A row has a vector where every teacher has one. The vectors are put together when they are gathered, so
-    nothing is copied on the disk and other weights need no other store.
-
-    Attributes:
-        dim: E, the sum over the teachers.
-
-    Args:
-        members: The stores.
-        weights: Weight of each teacher; the sum is 1.
+    nothing is copied on the disk and other weights need no other store. The sum of the weights is 1, and the
+    dimension is the sum over the teachers.
     """
 
     def __init__(self, members: Sequence[StoreReader], weights: Sequence[float]) -> None:
@@ -290,15 +253,9 @@ class StoreEnsembleReader:
 
 
 def joined(members: Sequence[FloatArray], weights: Sequence[float]) -> npt.NDArray[np.float32]:
-    """Join the vectors of several teachers, [√w_1 t_1, …, √w_m t_m] with t_i of length 1.
+    """Join the vectors of several teachers, [√w_1 t_1, …, √w_m t_m] with t_i of length 1, to float32 ones.
 
-    Args:
-        members: Vectors of every teacher, of one shape but for their last dimension. A zero vector stays
-            zero.
-        weights: w_i, whose sum is 1.
-
-    Returns:
-        float32 vectors, whose last dimension is the sum over the teachers.
+    Their shapes differ in the last dimension alone, which is summed. A zero vector stays zero. Σ w_i is 1.
     """
     parts = []
     for vectors, weight in zip(members, weights, strict=True):
@@ -309,14 +266,7 @@ def joined(members: Sequence[FloatArray], weights: Sequence[float]) -> npt.NDArr
 
 
 class StoreMixReader:
-    """Several stores whose rows follow each other.
-
-    Attributes:
-        dim: E.
-
-    Args:
-        parts: The stores.
-        rows: Number of rows of each, those without a vector included.
+    """Several stores whose rows, those without a vector included, follow each other.
 
     Raises:
         BadInput: Their dimensions differ.
@@ -380,12 +330,7 @@ VectorReader = StoreReader | StoreEnsembleReader | StoreMixReader
 
 
 def open_vectors(workspace: Workspace, store: AnyStore, *, streamed: bool = False) -> VectorReader:
-    """Open a finished store, those of several teachers, or a mix.
-
-    Args:
-        workspace: Holds them, here or in its remote.
-        store: What to open.
-        streamed: See `open_store`.
+    """Open a finished store, those of several teachers, or a mix; see `open_store`.
 
     Raises:
         BadInput: See `open_store`.
@@ -420,11 +365,7 @@ def read_shard(path: Path, dim: int, dtype: str) -> Any:
 
 
 def verify_store(folder: Path) -> list[str]:
-    """Recompute every checksum and count.
-
-    Returns:
-        One sentence per problem; empty if there is none.
-    """
+    """Recompute every checksum and count, and return one sentence per problem."""
     if not (folder / MANIFEST).exists():
         done = len(list(folder.glob("part-*.arrow")))
         return [

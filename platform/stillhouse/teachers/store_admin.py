@@ -73,11 +73,8 @@ def collectable(workspace: Workspace, *, older_than: float = DAY_SECONDS) -> lis
     """List the folders that could be deleted, never one that a live process is building.
 
     These are unfinished stores and tokens that have not been written to for a while, and finished ones that
-    no plan of this workspace names.
-
-    Args:
-        workspace: The workspace to search.
-        older_than: Minimum age of an unfinished folder in seconds since it was last written to.
+    no plan of this workspace names. An unfinished one counts from ``older_than`` seconds after it was last
+    written to.
     """
     stores, texts, text = _references(workspace)
     found = []
@@ -91,10 +88,11 @@ def collectable(workspace: Workspace, *, older_than: float = DAY_SECONDS) -> lis
                 hours = int(idle // 3600)
                 found.append(Collectable(folder, _bytes(folder), f"unfinished, last written {hours} h ago"))
             continue
-        is_store = folder.parent.name == Store.kind
-        named = stores if is_store else texts
-        reference = fingerprint if is_store else _texts_of(folder)
-        if reference not in named and fingerprint not in text:
+        if folder.parent.name == Store.kind:
+            named = fingerprint in stores
+        else:
+            named = _fingerprint(read_manifest(folder)["plan"]["with"]["texts"]) in texts
+        if not named and fingerprint not in text:
             found.append(Collectable(folder, _bytes(folder), "no plan in this workspace names it"))
     return found
 
@@ -120,29 +118,25 @@ def damaged(workspace: Workspace) -> Iterator[tuple[Path, list[str]]]:
 def _listed(folder: Path) -> Listed:
     label, _, fingerprint = folder.name.rpartition("-")
     finished = (folder / MANIFEST).exists()
-    unknown: dict[str, Any] = {"rows": 0, "quarantined": 0, "dim": 0, "dtype": "", "teacher": {"name": ""}}
-    manifest, problem, prompt = unknown, "", ""
+    unknown: dict[str, Any] = {"rows": 0, "quarantined": 0, "dim": 0, "dtype": "", "teacher": ""}
+    facts, problem, prompt = unknown, "", ""
     if finished:
         try:
             found = read_manifest(folder)
-            manifest = {**{name: found[name] for name in unknown}, "teacher": dict(found["teacher"])}
+            facts = {**{name: found[name] for name in unknown}, "teacher": dict(found["teacher"])["name"]}
             prompt = str(found["plan"]["with"]["prompt"]) if "plan" in found else ""
-            int(manifest["rows"]), int(manifest["quarantined"]), manifest["teacher"]["name"]
+            int(facts["rows"]), int(facts["quarantined"])
         except (BadInput, TypeError, KeyError, ValueError) as error:
-            manifest, problem = unknown, f"{MANIFEST} is damaged: {error}"
+            facts, problem = unknown, f"{MANIFEST} is damaged: {error}"
     return Listed(
         label,
         fingerprint,
-        manifest["rows"],
-        manifest["quarantined"],
-        manifest["dim"],
-        manifest["dtype"],
-        manifest["teacher"]["name"],
-        prompt,
-        round(_bytes(folder) / 1e6, 2),
-        finished,
-        folder,
-        problem,
+        **facts,
+        prompt=prompt,
+        megabytes=round(_bytes(folder) / 1e6, 2),
+        finished=finished,
+        path=folder,
+        problem=problem,
     )
 
 
@@ -181,11 +175,6 @@ def _fingerprint(canonical: dict[str, Any]) -> str:
     """Compute `core.identity.fingerprint` from a form that is canonical already."""
     text = json.dumps(canonical, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _texts_of(folder: Path) -> str:
-    """Return the fingerprint of the texts that a token table was built from."""
-    return _fingerprint(read_manifest(folder)["plan"]["with"]["texts"])
 
 
 def _bytes(folder: Path) -> int:

@@ -22,14 +22,7 @@ class StreamedShards:
 
     The processes of a node share the files: the first one that holds a shard fetches it, and the last one
     that lets it go removes it. What a killed process left is removed by the next one that opens the store.
-
-    Attributes:
-        folder: Where the files are, the store's manifest among them.
-
-    Args:
-        remote: Has the store, complete.
-        key: Its name there.
-        folder: Where to keep what is held.
+    The folder holds the files, the store's manifest among them.
 
     Raises:
         Hindered: The store is not there, is damaged, or the remote does not answer.

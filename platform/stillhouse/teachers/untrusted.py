@@ -1,6 +1,5 @@
 """Checks of a model's folder before anything in it is loaded: its links, its modules, its weights."""
 
-import os
 from pathlib import Path
 
 from stillhouse.core.errors import BadInput
@@ -27,7 +26,7 @@ def check_links(folder: Path) -> None:
         if path.is_symlink() and not (path.exists() and path.resolve().is_relative_to(home)):
             raise BadInput(
                 f"a model's folder must not hold links that lead out of it, but {path} leads to "
-                f"{os.readlink(path)}. Copy the file into the folder."
+                f"{path.readlink()}. Copy the file into the folder."
             )
 
 

@@ -130,29 +130,13 @@ def find_vectors(
     )
 
 
-def remark_of(vectors: VectorFiles) -> str:
-    """Say in one line what was found out about files of vectors."""
-    length = "of length 1" if vectors.normalize else "not normalised"
-    text, vector, role = vectors.columns
-    roles = f", their roles in {role!r}" if role else ""
-    return (
-        f"{vectors.source}: {vectors.dimension} dimensions, {length}; texts in {text!r}, vectors in "
-        f"{vector!r}{roles}"
-    )
-
-
 @dataclass
 class Found:
     """The vectors that a pass over the files found for some texts.
 
-    Attributes:
-        vectors_NE: A vector per distinct text, by role; zero where there is none.
-        filled_N: Whether a text has a vector, by role.
-        broken: Number of texts whose vector holds NaN, infinity, only zeros or nothing at all, and examples.
-        twice: Number of texts with several different vectors, and examples.
-        rows: Number of rows of the files.
-        others: Number of rows whose text was not asked for.
-        duplicates: Number of rows that repeat the vector of their text.
+    By role each distinct text has a vector, zero where there is none, and whether it is filled. Vectors of
+    ``broken`` texts hold NaN, infinity, only zeros or nothing at all; ``twice`` counts texts with different
+    ones. Of the rows, ``others`` were not asked for, and ``duplicates`` repeat the vector of their text.
     """
 
     vectors_NE: dict[str, npt.NDArray[np.float32]]
@@ -221,14 +205,7 @@ def keys_of(texts: Sequence[str]) -> Keys:
 
 
 class TextIndex:
-    """Distinct texts by their hashes.
-
-    Attributes:
-        places: For every text that was given, the number of the distinct text that it is.
-
-    Args:
-        keys: Hashes of the texts, (N, 2).
-    """
+    """Distinct texts by their hashes, (N, 2); ``places`` has the number of the distinct text of each."""
 
     def __init__(self, keys: Keys) -> None:
         order = np.lexsort((keys[:, 1], keys[:, 0]))
@@ -257,11 +234,7 @@ def look_up(
 ) -> Found:
     """Read all files once, and collect the vectors of some texts.
 
-    Args:
-        vectors: The files.
-        index: The texts.
-        roles: Roles of the texts.
-        room: A zero array (distinct texts, E) per role, that of plain texts among them; None takes memory.
+    ``room`` is a zero array (distinct texts, E) per role, that of plain texts among them; None takes memory.
 
     Raises:
         BadInput: The files have changed since they were found, or a vector has another dimension or length.
@@ -331,11 +304,7 @@ def _put(
 
 
 class FilesEncoder(InRoles):
-    """Files of vectors as an encoder: of texts that they have, whatever else is asked is refused.
-
-    Args:
-        vectors: The files.
-    """
+    """Files of vectors as an encoder: of texts that they have, whatever else is asked is refused."""
 
     def __init__(self, vectors: VectorFiles) -> None:
         self._vectors = vectors

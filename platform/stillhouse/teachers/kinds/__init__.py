@@ -80,11 +80,7 @@ def kind_of(name: str) -> TeacherKind:
 
 
 class Finder:
-    """What finds the teacher that a user describes.
-
-    Args:
-        choice: The fields of one teacher, or several.
-    """
+    """What finds the teacher, or the several ones, that a user describes."""
 
     def __init__(self, choice: TeacherChoice) -> None:
         self.choice = choice
@@ -135,11 +131,7 @@ class Finder:
         return replace(truncated(model, choice.dimension), prompts=prompts)
 
     def remarks(self, teacher: Teacher) -> list[str]:
-        """Say what is assumed of the teacher's head, or what it contradicts, and which prompts it has.
-
-        Args:
-            teacher: What `resolve` gives.
-        """
+        """Say what is assumed of the teacher's head, or what it contradicts, and which prompts it has."""
         pairs = zip(self.choice.each, teacher.members, strict=True)
         lines = [line for choice, member in pairs for line in kind_of(member.maker).remarks(choice, member)]
         if teacher.weights:

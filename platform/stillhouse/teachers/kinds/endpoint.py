@@ -13,10 +13,12 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from stillhouse.core.artifacts import Workspace
+from stillhouse.core.console import say
 from stillhouse.core.roles import Prompts
 from stillhouse.corpora.tables import Texts
 from stillhouse.teachers.choice import TeacherChoice
-from stillhouse.teachers.client import Client, Vectors, found_out, tell, warn_of_open_key
+from stillhouse.teachers.client import Client, found_out, warn_of_open_key
+from stillhouse.teachers.forward import Vectors
 from stillhouse.teachers.kinds import Embed, TeacherKind
 from stillhouse.teachers.shards import Shard, Work, write_shard
 from stillhouse.values.data import Endpoint, Store
@@ -90,7 +92,9 @@ class Endpoints(TeacherKind):
             for client in clients.values():
                 client.stop()
             threads.shutdown(wait=True, cancel_futures=True)
-            tell(list(clients.values()))
+            for client in clients.values():
+                if client.count.texts or client.count.repeated:
+                    say(f"  {client.count.sentence(client.endpoint)}")
 
 
 def _endpoint(work: Work) -> Endpoint:

@@ -32,7 +32,6 @@ from stillhouse.teachers.vector_files import (
     find_vectors,
     keys_of,
     look_up,
-    remark_of,
 )
 from stillhouse.values.data import VectorFiles
 
@@ -58,15 +57,16 @@ class Files(TeacherKind):
 
     def remarks(self, choice: TeacherChoice, teacher: VectorFiles) -> list[str]:
         """Say what was found out about the files."""
-        return [remark_of(teacher)]
+        text, vector, role = teacher.columns
+        roles = f", their roles in {role!r}" if role else ""
+        columns = f"texts in {text!r}, vectors in {vector!r}{roles}"
+        return [f"{teacher.source}: {_form(teacher)}; {columns}"]
 
     def understood(self, teacher: VectorFiles) -> list[Understood]:
         """Describe the files as they were understood."""
         columns = zip(("text", "vector", "role"), teacher.columns, strict=True)
-        length = "of length 1" if teacher.normalize else "not normalised"
-        note = f"{teacher.dimension} dimensions, {length}"
         roles = {role: column for role, column in columns if column}
-        return [Understood(teacher.source, "files of vectors", note=note, roles=roles)]
+        return [Understood(teacher.source, "files of vectors", note=_form(teacher), roles=roles)]
 
     def encoder(self, teacher: VectorFiles, max_length: int, device: str) -> tuple[FilesEncoder, None]:
         """Return the files as an encoder of the texts that they have."""
@@ -95,7 +95,8 @@ def _import_group(works: Mapping[int, Work], missing: list[tuple[int, int]]) -> 
     vectors = _vectors(first)
     tables = {number: Texts(work.texts_folder) for number, work in works.items()}
     keys = {
-        number: [keys_of(table.shard(part)) for part in _parts(table)] for number, table in tables.items()
+        number: [keys_of(table.shard(part)) for part in range(len(table.shard_starts))]
+        for number, table in tables.items()
     }
     index = TextIndex(np.concatenate([key for each in keys.values() for key in each]))
     roles = list(dict.fromkeys((PLAIN, *(_vectors(work).role for work in works.values()))))
@@ -120,12 +121,13 @@ def _import_group(works: Mapping[int, Work], missing: list[tuple[int, int]]) -> 
             yield number, write_shard(work, part, vectors_NE, without, tokens=0, start=begun)
 
 
+def _form(vectors: VectorFiles) -> str:
+    length = "of length 1" if vectors.normalize else "not normalised"
+    return f"{vectors.dimension} dimensions, {length}"
+
+
 def _vectors(work: Work) -> VectorFiles:
     return cast(VectorFiles, work.store.teacher)
-
-
-def _parts(table: Texts) -> range:
-    return range(len(table.shard_starts))
 
 
 def _check_complete(work: Work, texts: Texts, found: Found, places: npt.NDArray[np.int64]) -> int:

@@ -80,7 +80,6 @@ class TeacherEncoder(InRoles):
     """The teacher, truncating texts at its own maximum length."""
 
     def __init__(self, model: Model, max_length: int, device: str) -> None:
-        """Load the teacher."""
         self._device = usable_device(device)
         self.module = load_sentence_transformer(model, self._device)
         cut_texts(self.module, max_length)

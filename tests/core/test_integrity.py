@@ -107,7 +107,17 @@ def test_a_truncated_file_of_weights_is_named(tmp_path: Path) -> None:
             read_tensors(path)
 
 
-@each_row("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"rows": 1'])
+OTHER_FORMS = [
+    b'{"files": ["a.npy"]}',
+    b'{"files": {"\\ud800": "0"}}',
+    b'{"files": {"%s": "0"}}' % (b"a" * 300),
+    b'{"shards": [{"name": 1, "sha256": "0"}]}',
+    b'{"shards": [{"name": [], "sha256": "0"}]}',
+]
+"""Manifests with lists for objects, and with names that no file can have."""
+
+
+@each_row("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"rows": 1', *OTHER_FORMS])
 def test_a_broken_manifest_counts_as_unfinished(workspace: Workspace, content: bytes) -> None:
     table = write_texts(workspace, "numbers", TEXTS)
     (workspace.path(table) / "manifest.json").write_bytes(content)

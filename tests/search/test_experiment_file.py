@@ -85,6 +85,9 @@ def test_a_file_takes_the_fields_and_scales_of_another_not_its_rows(path: Path) 
     path.write_text("extends: more.yaml\n", encoding="utf-8")
     with pytest.raises(BadInput, match="`extends` must name another experiment file"):
         load_base(more)
+    path.write_text("method: mse\nscale: {small: 3}\n", encoding="utf-8")
+    with pytest.raises(BadInput, match="`small` must map names to values"):
+        load_base(more)
 
 
 def test_a_scale_names_several_variants_by_their_beginning(path: Path) -> None:

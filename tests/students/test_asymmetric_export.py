@@ -165,7 +165,7 @@ def test_a_folder_with_other_vectors_is_refused(
     with pytest.raises(BadInput, match="must give the evaluated vectors"):
         check_sides(queries, other, folder, TEXTS)
     with torch.no_grad():
-        for weight in queries.student.parameters():  # type: ignore[attr-defined]
+        for weight in queries.student.parameters():
             weight += 0.05 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0))
     with pytest.raises(BadInput, match="must give the evaluated vectors"):
         check_sides(queries, documents, folder, TEXTS)

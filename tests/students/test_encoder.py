@@ -42,7 +42,7 @@ def test_rows_are_returned_in_order_and_do_not_depend_on_their_batch(encoder: St
 def test_vectors_are_the_students_own(encoder: StudentEncoder) -> None:
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(encoder.student.tokenizer.path)  # type: ignore[attr-defined]
+    tokenizer = AutoTokenizer.from_pretrained(encoder.student.tokenizer.path)
     tokens = tokenizer(TEXTS[1], truncation=True, max_length=12, return_tensors="pt")
     assert tokens["input_ids"].shape == (1, 12)
     assert isinstance(encoder.student, TransformerStudent)

@@ -61,7 +61,7 @@ class LSTMStudent(nn.Module):
 
 def assert_exported(student: nn.Module, base: Model, folder: Path) -> None:
     """Check that vectors of single texts and padded batches, in any order, match the student."""
-    encoder = StudentEncoder(student, base.path, MAX_LENGTH)  # type: ignore[arg-type]
+    encoder = StudentEncoder(student, base.path, MAX_LENGTH)
     export_onnx(student, base.path, MAX_LENGTH, folder)
     assert check_onnx(encoder, folder, TEXTS, minimum=0.999999) <= 1 + 1e-6
     exported = OnnxEncoder(folder, threads=1)

@@ -39,6 +39,9 @@ _ALSO = frozenset(
 MARKER = "workspace.json"
 """The file that says which format a workspace has."""
 
+_LONGEST_NAME = 255
+"""Bytes of a file's name, on every file system that is met."""
+
 _Stamp = tuple[int, int, int]
 _compared: dict[Path, _Stamp] = {}
 """Files that this process has compared, with inode, size and time of change."""
@@ -112,10 +115,21 @@ def check_checksums(folder: Path) -> None:
 
 
 def stated_sums(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """Return the checksums of an artifact's files by name; a shard states it in its own entry."""
-    shards = [shard for shard in manifest.get("shards", ()) if isinstance(shard, dict)]
-    of_shards = {shard["name"]: shard["sha256"] for shard in shards if {"name", "sha256"} <= shard.keys()}
-    return {**of_shards, **manifest.get(FILES, {})}
+    """Return the checksums of an artifact's files by name; a shard states it in its own entry.
+
+    Raises:
+        ValueError: The manifest has another form, or names what no file can be called.
+    """
+    try:
+        shards = [shard for shard in manifest.get("shards", ()) if isinstance(shard, dict)]
+        of_shards = {shard["name"]: shard["sha256"] for shard in shards if {"name", "sha256"} <= shard.keys()}
+        stated = {**of_shards, **manifest.get(FILES, {})}
+        odd = [each for each in stated if not each.isprintable() or len(each.encode()) > _LONGEST_NAME]
+    except (AttributeError, TypeError) as error:
+        raise ValueError(f"it has another form: {error}") from None
+    if odd:
+        raise ValueError(f"no file is called {odd[0][:40]!r}")
+    return stated
 
 
 def is_whole(folder: Path, *, contents: bool) -> bool:
@@ -128,16 +142,15 @@ def is_whole(folder: Path, *, contents: bool) -> bool:
         return False
     try:
         manifest = parse_json(path.read_bytes())
+        sums = stated_sums(manifest)
     except FileNotFoundError:
         return False
     except ValueError:
-        manifest = None
-    if not isinstance(manifest, dict):
         warn(f"{path} is damaged: {moved(put_aside(path))} {folder.name} is made again.")
         return False
     shards = (shard for shard in manifest.get("shards", ()) if isinstance(shard, dict))
-    sizes = {shard.get("name"): shard.get("bytes") for shard in shards}
-    for name, expected in stated_sums(manifest).items():
+    sizes = {str(shard.get("name")): shard.get("bytes") for shard in shards}
+    for name, expected in sums.items():
         problem = _problem(folder / name, expected, contents, sizes.get(name))
         if problem:
             aside = put_aside(folder / name)
@@ -153,15 +166,13 @@ def damage_of(folder: Path) -> list[str]:
         Hindered: The system does not let a file be read; it may be good.
     """
     try:
-        manifest = parse_json((folder / MANIFEST).read_bytes())
+        sums = stated_sums(parse_json((folder / MANIFEST).read_bytes()))
     except (FileNotFoundError, ValueError) as error:
         return [f"{MANIFEST} cannot be read: {error}"]
     except OSError as error:
         raise blocked(folder / MANIFEST, error) from None
-    if not isinstance(manifest, dict):
-        return [f"{MANIFEST} is no JSON object"]
     problems = []
-    for name, expected in stated_sums(manifest).items():
+    for name, expected in sums.items():
         try:
             if sha256_of(folder / name) != expected:
                 problems.append(f"{name} was altered: its bytes differ from those that were written")
@@ -304,8 +315,7 @@ def _sums_beside(path: Path) -> dict[str, str]:
         stamp = _stamp(manifest)
         known = _sums.get(manifest)
         if known is None or known[0] != stamp:
-            content = parse_json(manifest.read_bytes())
-            known = _sums[manifest] = stamp, stated_sums(content) if isinstance(content, dict) else {}
+            known = _sums[manifest] = stamp, stated_sums(parse_json(manifest.read_bytes()))
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return {}
     return known[1]

@@ -237,9 +237,11 @@ def _content(path: Path, above: tuple[Path, ...] = ()) -> dict[Any, Any]:
     )
     base = _content(path.parent / name, (*above, path))
     taken: dict[str, Any] = {key: value for key, value in base.items() if key not in _OF_ONE_FILE}
+    scales = mapping_at(base, "scale", name)
+    changes = {scale: mapping_at(scales, scale, name).items() for scale in scales}
     taken["scale"] = {
-        scale: {key: value for key, value in (changes or {}).items() if key not in _OF_ONE_FILE}
-        for scale, changes in mapping_at(base, "scale", name).items()
+        scale: {key: value for key, value in changed if key not in _OF_ONE_FILE}
+        for scale, changed in changes.items()
     }
     return overlaid(taken, content)
 

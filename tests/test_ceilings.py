@@ -8,7 +8,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent / "platform" / "stillhouse"
 FILES = sorted(PACKAGE.rglob("*.py"))
 CEILINGS = {
-    "lines": 66_538,
+    "lines": 66_537,
     "rooms": 18,
     "names of several files": 14,
     "imports within functions": 231,

@@ -39,9 +39,6 @@ _ALSO = frozenset(
 MARKER = "workspace.json"
 """The file that says which format a workspace has."""
 
-_LONGEST_NAME = 255
-"""Bytes of a file's name, on every file system that is met."""
-
 _Stamp = tuple[int, int, int]
 _compared: dict[Path, _Stamp] = {}
 """Files that this process has compared, with inode, size and time of change."""
@@ -124,7 +121,7 @@ def stated_sums(manifest: Mapping[str, Any]) -> dict[str, str]:
         shards = [shard for shard in manifest.get("shards", ()) if isinstance(shard, dict)]
         of_shards = {shard["name"]: shard["sha256"] for shard in shards if {"name", "sha256"} <= shard.keys()}
         stated = {**of_shards, **manifest.get(FILES, {})}
-        odd = [each for each in stated if not each.isprintable() or len(each.encode()) > _LONGEST_NAME]
+        odd = [each for each in stated if not each.isprintable() or len(each.encode()) > 255]
     except (AttributeError, TypeError) as error:
         raise ValueError(f"it has another form: {error}") from None
     if odd:

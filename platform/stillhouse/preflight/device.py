@@ -13,7 +13,8 @@ CHECK = "device"
 def device_used(planned: Planned, *, workers: int = 1) -> list[Finding]:
     """Say where teacher and students will run, and what of this machine will lie idle."""
     device, compute, machine = planned.device, planned.compute, describe_machine(1)
-    where = f"{machine['cores']} cores of {machine['cpu']}" if device == "cpu" else _gpu(device)
+    where = f"{machine['cores']} cores of {machine['cpu']}" if device == "cpu" else device
+    where = torch.cuda.get_device_name(device) if device.startswith("cuda") else where
     processes = "1 training process" if workers == 1 else f"{workers} training processes"
     found = f"teacher and students run on {device} ({where}) in {compute}, with {processes}."
     findings = [Finding(CHECK, NOTE, found)]
@@ -28,7 +29,3 @@ def device_used(planned: Planned, *, workers: int = 1) -> list[Finding]:
         slow = f"{device} multiplies bfloat16 faster, but the experiment asks for float32."
         findings.append(Finding(CHECK, NOTE, slow, "Leave --compute out to use bfloat16."))
     return findings
-
-
-def _gpu(device: str) -> str:
-    return torch.cuda.get_device_name(device) if device.startswith("cuda") else device

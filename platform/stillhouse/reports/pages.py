@@ -52,7 +52,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with what stands below it: a paragraph, then tables, then figures."""
+    """A heading with what stands below it: a paragraph per line, then tables, then figures."""
 
     title: str
     text: str = ""

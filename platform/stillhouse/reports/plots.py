@@ -76,7 +76,7 @@ def write_figures(
     folder.mkdir(parents=True, exist_ok=True)
     optuna_study = load_study(study)
     shares = importances(optuna_study) if shares is None else shares
-    sections = [*_tables(records, quality, teacher, tested, " ".join(remarks)), *findings]
+    sections = [*_tables(records, quality, teacher, tested, "\n".join(remarks)), *findings]
     sections += _drawings(optuna_study, records, quality, (teacher or {}).get(quality), shares)
     if shares.missing:
         sections.append(Section(_IMPORTANCES, text=importance_note(shares)))

@@ -238,10 +238,9 @@ def _content(path: Path, above: tuple[Path, ...] = ()) -> dict[Any, Any]:
     base = _content(path.parent / name, (*above, path))
     taken: dict[str, Any] = {key: value for key, value in base.items() if key not in _OF_ONE_FILE}
     scales = mapping_at(base, "scale", name)
-    changes = {scale: mapping_at(scales, scale, name).items() for scale in scales}
     taken["scale"] = {
-        scale: {key: value for key, value in changed if key not in _OF_ONE_FILE}
-        for scale, changed in changes.items()
+        scale: {k: v for k, v in mapping_at(scales, scale, name).items() if k not in _OF_ONE_FILE}
+        for scale in scales
     }
     return overlaid(taken, content)
 

@@ -43,7 +43,7 @@ _TESTED_S, _EVALUATIONS = 0.7, 2.6
 """Where no sweep was delivered here yet: seconds of a model's test beside those of so many evaluations."""
 _AROUND_S = 8.0
 """Likewise of what is around the tests: the teacher on dev, the export, figures and registration."""
-_AFTER = 0.25
+_AFTER = 0.18
 """Share of the delivery that comes after the tests."""
 
 

@@ -132,7 +132,13 @@ class Plan:
         yield from str(Rows(map(_printed, self.made))).splitlines()
         yield f"memory: {', '.join(f'{name} {gb:.1f} GB' for name, gb in self.memory_gb.items())}"
         yield from self.remarks
-        yield f"time, that of parts in seconds\n{self.times}"
+        yield from str(Rows(map(_timed, self.times))).splitlines()
+
+
+def _timed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A line of times in words."""
+    seconds = {"time" if n == "hours" else n: 3600 * v if n == "hours" else v for n, v in row.items()}
+    return {name: duration(value) if isinstance(value, float) else value for name, value in seconds.items()}
 
 
 def _printed(row: Mapping[str, Any]) -> dict[str, Any]:

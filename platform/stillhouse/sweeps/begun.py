@@ -108,7 +108,7 @@ def check_method_or_sweep(name: str, root: Path) -> None:
     """
     sweeps = _sweeps(root)
     if sweeps and name not in known_methods():
-        known = [*known_methods(), *sweeps]
+        known = sorted({*known_methods(), *sweeps})
         raise BadInput(f"unknown method or sweep {name!r}. {nearest(name, known)}")
 
 

@@ -28,6 +28,7 @@ from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers import embedding as embed
 from stillhouse.teachers import loading, runtimes, shards
 from stillhouse.teachers.embedding import build_store, build_stores, resolve_compute
+from stillhouse.teachers.kinds import model
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store, verify_store
 from stillhouse.training import hard_negatives
@@ -92,6 +93,21 @@ def test_progress_knows_long_texts_from_short_ones(workspace: Workspace, store: 
     build_stores(workspace, stores, local=True, progress=lambda *now: seen.append(now))
     half = next(now for now in seen if now[0] == 200)
     assert half[1] == 400 and half[2] < 0.4 and seen[-1] == (400, 400, 1.0)
+
+
+def test_of_the_shards_that_a_pool_is_at_half_is_done(
+    workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five shards, two actors: when the first is there, half of two of the other four is done."""
+    alone = embed.in_process
+    monkeypatch.setattr(model, "through_ray", lambda works, parts, _: alone(works, parts, lambda *_: None))
+    seen: list[tuple[int, int, float]] = []
+    build_store(workspace, store, actors=2, progress=lambda *now: seen.append(now))
+    assert [done for done, _, _ in seen] == [10, 20, 30, 40, 44]
+    rows = [0.25, 0.25 + 1 / 12, 0.5, 0.5]
+    for (done, total, share), at_work in zip(seen, rows, strict=False):
+        assert share == pytest.approx(done / total + (1 - done / total) * at_work)
+    assert seen[-1][2] == 1.0
 
 
 def test_the_manifest_accounts_for_every_row(workspace: Workspace, store: Store) -> None:

@@ -122,25 +122,25 @@ def build_stores(
             missing.setdefault(build.work.store.teacher.maker, []).extend(parts)
         told, pool = functools.partial(_tell, builds, progress), 0 if local else actors
         shards = (kind_of(kind).shards(works, parts, pool, told) for kind, parts in missing.items() if parts)
-        _collect(builds, itertools.chain.from_iterable(shards), progress)
+        ahead = sum(map(len, missing.values()))
+        for number, shard in itertools.chain.from_iterable(shards):
+            builds[number].add(shard)
+            ahead -= 1
+            # Of the shards that a pool is at, half is done.
+            told(at_work=min(pool, ahead) / 2 / ahead if ahead else 0.0)
+        for build in builds:
+            build.finish()
 
 
-def _collect(builds: list[Build], shards: Iterator[tuple[int, Shard]], progress: Progress | None) -> None:
-    """Add the shards to the stores as they are finished, then mark the stores as finished."""
-    for number, shard in shards:
-        builds[number].add(shard)
-        _tell(builds, progress)
-    for build in builds:
-        build.finish()
-
-
-def _tell(builds: list[Build], progress: Progress | None, number: int = 0, unfinished: int = 0) -> None:
-    """Tell how many rows are done, those of an unfinished shard of a store included."""
+def _tell(
+    builds: list[Build], progress: Progress | None, number: int = 0, unfinished: int = 0, at_work: float = 0.0
+) -> None:
+    """Tell what is done: rows, those of an unfinished shard included, and work, with a part of the rest."""
     if progress is not None:
         done = [build.done + (unfinished if at == number else 0) for at, build in enumerate(builds)]
         work = sum(build.size * rows / max(1, build.total) for build, rows in zip(builds, done, strict=True))
-        total, size = sum(build.total for build in builds), sum(build.size for build in builds)
-        progress(sum(done), total, work / max(1, size))
+        share = work / max(1, sum(build.size for build in builds))
+        progress(sum(done), sum(build.total for build in builds), share + (1 - share) * at_work)
 
 
 def _has_bfloat16(kind: str) -> bool:

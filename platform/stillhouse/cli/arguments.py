@@ -244,7 +244,7 @@ def add_file(command: ArgumentParser) -> None:
 def add_experiment(
     command: ArgumentParser, names: tuple[str, ...] = tuple(FLAGS), *, method: bool = False
 ) -> None:
-    """Add the flags, of `FLAGS`, of an experiment's fields, `--set` and `--like`.
+    """Add flags for fields of an experiment, by their names in `FLAGS`, and `--set` and `--like`.
 
     With a method `--set` also fixes its hyper-parameters.
     """
@@ -321,7 +321,7 @@ def add_declared(group: Any, declared: Any, names: Iterable[str], **texts: str) 
 
 
 def add_common(command: ArgumentParser, *, remote: bool = False, results: bool = True) -> None:
-    """Add the workspace, that of all nodes, the results' file, and how much is printed."""
+    """Add flags for the workspace, the remote, the file of results, and how much is printed."""
     group = command.add_argument_group("output")
     group.add_argument(
         "--root",

@@ -231,7 +231,7 @@ def warn_of_hidden_root(node: Node, root: Path) -> None:
 
 
 class Seen(NamedTuple):
-    """Whether a node finds a file that this process has just written, and finds it locked, as it is."""
+    """Whether a node finds a file that this process has written and locked, and finds it locked."""
 
     found: bool
     locked: bool

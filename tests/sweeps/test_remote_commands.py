@@ -17,7 +17,7 @@ from stillhouse.cli.main import main
 from stillhouse.core import remotes
 from stillhouse.core.remotes import remote_at
 from stillhouse.corpora.reading import ingest
-from stillhouse.teachers import embedding
+from stillhouse.teachers.kinds import model
 from stillhouse.training import checkpoint, fit, walk
 
 Train = Callable[..., dict[str, Any]]
@@ -84,7 +84,7 @@ def nothing_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("this has been computed already")
 
     monkeypatch.setattr(walk, "_train", refuse)
-    monkeypatch.setattr(embedding, "_collect", lambda builds, *rest: refuse() if builds else None)
+    monkeypatch.setattr(model, "in_process", lambda *_: refuse())
     monkeypatch.setattr(ingest, "read_texts", refuse)
 
 
@@ -139,7 +139,7 @@ def test_training_that_is_killed_here_goes_on_there_to_the_same_weights(
         step(self, upcoming)
 
     monkeypatch.setattr(fit._Loop, "_step", noted)
-    monkeypatch.setattr(embedding, "_collect", lambda builds, *rest: pytest.fail() if builds else None)
+    monkeypatch.setattr(model, "in_process", lambda *_: pytest.fail("nothing is embedded again"))
     two = train("two", "--remote", url)
     assert steps[0] >= published and steps[-1] == 39, "it goes on from there"
     assert weights(two) == weights(straight) and two["metrics"] == straight["metrics"]

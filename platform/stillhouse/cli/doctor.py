@@ -32,7 +32,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 
 
 def run(options: Namespace) -> int:
-    """Run the command; an error among the findings gives 1."""
+    """Run the command; the exit code is 1 if a finding is an error."""
     from stillhouse.cli.method_values import fixed_of, trainings_of
     from stillhouse.preflight.examination import examine
     from stillhouse.sweeps.search_findings import findings_beside

@@ -43,7 +43,7 @@ def runs_of(options: Namespace) -> tuple[Run, ...]:
 def trainings_of(options: Namespace, fraction: float = 0.0) -> list[Training]:
     """Return the trainings that the command line asks for, one per variant, checked.
 
-    The fraction is the smallest share of the rows that will be trained on; 0 takes the experiment's.
+    ``fraction`` is the smallest share of the rows that will be trained on; 0 takes the experiment's own.
 
     Raises:
         BadInput: The first thing that cannot be used, or a corpus that does not exist.

@@ -26,7 +26,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 
 
 def run(options: Namespace) -> int:
-    """Run the command; damage gives 1."""
+    """Run the command; the exit code is 1 if anything is damaged."""
     from stillhouse.sweeps.workspace_check import KINDS, verify
 
     root = root_of(options)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def streaming(*, in_order: bool = False) -> Iterator[None]:
-    """Stream datasets that are made and read within the block, if asked for in the order of their inputs."""
+    """Stream datasets that are made and read within the block, on request in the order of their inputs."""
     import ray.data
 
     context = ray.data.DataContext.get_current().copy()

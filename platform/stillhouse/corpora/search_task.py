@@ -37,7 +37,7 @@ VERSION = 3
 
 @dataclass(frozen=True)
 class SearchTask:
-    """Both splits of a collection, the test to be opened at the end, and texts that may not be trained on."""
+    """Both splits of a collection (test is opened at the end), and the texts that must not be trained on."""
 
     dev: Collection
     test: Collection

@@ -64,8 +64,8 @@ class FiniteEncoder(InRoles):
 class Piecewise:
     """Encodes many texts piece by piece, and shows how many there were so far.
 
-    A piece has always the same number of texts, since a model may round differently in another batch. The
-    work ``what`` is such as ``encoding cacm``, ``unit`` is what is counted, and an unknown ``total`` is None.
+    A piece always has the same number of texts, since a model may round differently in another batch. Lines
+    name the work, such as ``encoding cacm``, and count its units. ``total`` is None if it is not known.
     """
 
     def __init__(self, model: Encoder, role: str, what: str, unit: str, total: int | None = None) -> None:

@@ -246,7 +246,7 @@ def unit(vectors_ND: FloatArray) -> FloatArray:
 class SearchPool:
     """Actors that search shards of passages, with a fallback to this process. Passed to trials by value.
 
-    ``threads`` are those of each actor and of the fallback, and ``deadline`` is in seconds.
+    Each actor, and the fallback, uses ``threads`` threads. The ``deadline`` is in seconds.
     """
 
     def __init__(self, actors: Sequence[Any], threads: int, index: str = AUTO, deadline: float = 60) -> None:

@@ -146,7 +146,7 @@ def as_sweep(name: str, experiment: Experiment) -> str:
 
 
 def changes_since(options: SweepOptions, begun: Mapping[str, Any]) -> str:
-    """Name what differs from how a sweep was begun, which its note says, then and now."""
+    """Name the fields that differ from those in the note of a sweep, with their values then and now."""
     file = options.root.resolve() / SWEEPS / options.name / EXPERIMENT
     now = {"method": f"{options.method}/{options.preset}", **_named(search_of(options))}
     then = {"method": begun["method"], **_named(begun["search"])}

@@ -93,7 +93,7 @@ class Running:
     quick: bool = True
 
     def forward(self, store: Store, pad_id: int, device: str, batch_tokens: int = 0) -> Forward:
-        """The forward pass for a store of the teacher; 0 ``batch_tokens`` take what suits the runtime.
+        """The forward pass for a store of the teacher; ``batch_tokens`` of 0 takes what suits the runtime.
 
         Raises:
             BadInput: As of `start`, for its ``encoder``.

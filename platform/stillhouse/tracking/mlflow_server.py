@@ -64,7 +64,7 @@ class Server:
         self._doubtful = False
 
     def send(self, entries: list[Entry], *, files: bool = False) -> None:
-        """Send metrics of any runs together, or one other entry: of a run its ``files``, or the rest."""
+        """Send metrics of any runs together, or one other entry; a run's ``files`` go by themselves."""
         entry = entries[0]
         match entry["do"]:
             case "run" if files:

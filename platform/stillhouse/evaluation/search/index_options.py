@@ -31,7 +31,7 @@ class IndexChoice:
 def parse_index(text: str, *, others: Sequence[str] = ()) -> IndexChoice:
     """Parse an index such as ``hnsw`` or ``hnsw:m=16,ef_search=64``.
 
-    ``others`` are known here too, without parameters, such as ``exact``.
+    ``others`` names further indexes that the caller knows, such as ``exact``; they take no parameters.
 
     Raises:
         BadInput: If the index or a parameter is unknown, or a value is out of range.

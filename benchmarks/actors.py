@@ -23,13 +23,13 @@ from served import Served, write_texts
 from stillhouse.core.artifacts import Workspace, read_manifest, remove
 from stillhouse.corpora.tables import ROWS_PER_SHARD
 from stillhouse.corpora.tables import write_texts as write_table
-from stillhouse.teachers.embedding import build_store, resolve_compute
+from stillhouse.teachers.embedding import build_stores, resolve_compute
 from stillhouse.values.data import Model, Store
 
 
 def pool(workspace: Workspace, store: Store, actors: int) -> tuple[float, list[str]]:
     """Seconds a row of the running pool, and the checksums of the shards; the store is gone afterwards."""
-    build_store(workspace, store, actors=actors, threads=1)
+    build_stores(workspace, [store], actors=actors, threads=1)
     seconds = 1 / running_rate(workspace, store, actors)
     shards = read_manifest(workspace.path(store))["shards"]
     remove(workspace.path(store))

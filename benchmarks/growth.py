@@ -27,7 +27,7 @@ from trial_start import HELD_OUT, SMALL
 
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.corpora.tables import write_texts
-from stillhouse.teachers.embedding import build_store
+from stillhouse.teachers.embedding import build_stores
 from stillhouse.values.data import Store
 
 Table = list[dict[str, float | str]]
@@ -59,7 +59,7 @@ def by_length(folder: Path, quick: bool) -> Lines:
         texts = [" ".join(words[row : row + length]) for row in range(rows)]
         texts_table = write_texts(workspace, f"words-{length}", texts, deduplicate=False)
         store = Store(texts_table, model, max_length=256)
-        build_store(workspace, store, local=True)
+        build_stores(workspace, [store], local=True)
         # Of the passes and the file; loading the model is not in it.
         seconds = read_manifest(workspace.path(store))["seconds"] * 1000 / rows
         yield {"series": "one thread", "x": length, "seconds": seconds}

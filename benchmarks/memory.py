@@ -25,7 +25,7 @@ from pools import running_rate
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.corpora.reading.corpus import ReadOptions
 from stillhouse.corpora.reading.ingest import ingest
-from stillhouse.teachers.embedding import build_store
+from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.values.data import Store
 
@@ -42,7 +42,7 @@ def part(folder: Path, rows: int) -> None:
         table = ingest(workspace, str(folder / f"{rows}.txt"), ReadOptions())
         marks.append(time.perf_counter())
         store = Store(table, resolve_model(str(folder / "tiny")), max_length=32)
-        build_store(workspace, store, actors=ACTORS)
+        build_stores(workspace, [store], actors=ACTORS)
         marks.append(time.perf_counter())
     manifest = read_manifest(workspace.path(store))
     reading, embedding = marks[1] - marks[0], marks[2] - marks[1]

@@ -25,7 +25,7 @@ from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.corpora.reading.corpus import ReadOptions
 from stillhouse.corpora.reading.ingest import ingest
-from stillhouse.teachers.embedding import build_store, resolve_compute
+from stillhouse.teachers.embedding import build_stores, resolve_compute
 from stillhouse.teachers.forward import Forward, default_batch_tokens
 from stillhouse.teachers.loading import as_encoder, load_teacher
 from stillhouse.teachers.store import open_store
@@ -59,7 +59,7 @@ def ours(workspace: Workspace, file: Path, model: Model, compute: str) -> tuple[
     table = ingest(workspace, str(file), ReadOptions())
     read = time.time()
     store = Store(table, model, max_length=LENGTH, compute=compute)
-    build_store(workspace, store, actors=ACTORS, threads=1)
+    build_stores(workspace, [store], actors=ACTORS, threads=1)
     ended = time.time()
     first = min(shard.stat().st_mtime for shard in workspace.path(store).glob("*.arrow"))
     parts = {"whole": ended - began, "reading": read - began, "until the first shard": first - read}

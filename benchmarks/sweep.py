@@ -36,7 +36,7 @@ from stillhouse.values.data import TextTable
 
 BATCH, LENGTH, COSINE = 64, 64, 0.999
 SAME = (
-    *("--no-asha", "--set", f"distil_batch_size={BATCH}", "--set", "distil_epochs=0"),
+    *("--scheduler", "none", "--set", f"distil_batch_size={BATCH}", "--set", "distil_epochs=0"),
     *("--sentences", "0", "--evaluations", "1"),
 )
 

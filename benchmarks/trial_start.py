@@ -16,7 +16,16 @@ from sentences import text_file
 from sweeping import KEPT, has_ended, run_sweep, steps, trials
 
 HELD_OUT = 64
-SMALL = ("--set", f"sentences.held_out={HELD_OUT}", "--evaluations", "1", "--sentences", "0", "--no-asha")
+SMALL = (
+    "--set",
+    f"sentences.held_out={HELD_OUT}",
+    "--evaluations",
+    "1",
+    "--sentences",
+    "0",
+    "--scheduler",
+    "none",
+)
 FIXED = ("--set", "distil_batch_size=64", "--set", "distil_epochs=0")
 
 

@@ -125,7 +125,7 @@ class Sweep:
             "refit-top": 1,
         }
         sets = ("sentences.held_out=60", "student.keep=2", "budget.refit.distil=9600")
-        command = [sys.executable, str(REPOSITORY / "jobs" / "sweep_ibkd.py"), "--no-asha"]
+        command = [sys.executable, str(REPOSITORY / "jobs" / "sweep_ibkd.py"), "--scheduler", "none"]
         command += [part for name, value in flags.items() for part in (f"--{name}", str(value))]
         command += [part for each in sets for part in ("--set", each)]
         log = (self.folder / f"start-{len(self.outputs)}.txt").open("w")

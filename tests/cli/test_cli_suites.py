@@ -105,6 +105,17 @@ def test_dev_sets_without_an_experiment(
     assert not list((tmp_path / "runs").glob("corpora/*")) and not (tmp_path / "runs/openings.jsonl").exists()
 
 
+def test_geometry_of_texts_of_ones_own(tiny_model: Path, data: Path, tmp_path: Path) -> None:
+    own, drawn = tmp_path / "own.txt", tmp_path / "drawn"
+    own.write_text("".join(f"a text of mine, number {n}\n" for n in range(9)), encoding="utf-8")
+    flags = ("--texts", str(own), "--count", "8", "--figures", str(drawn))
+    found = measured(tiny_model, data, tmp_path, "--suite", "geometry", *flags)
+    assert {path.name for path in drawn.iterdir()} == {"covariance.png", "covariance-own.png"}
+    ours, mine = found["geometry"]["STS-B"], found["geometry"]["own"]
+    assert ours.keys() - mine.keys() == {"alignment"} and mine["feature_correlation"] > 0
+    assert found["about"]["sets"]["geometry"]["own"]["items"] == dict.fromkeys(mine, 8)
+
+
 def test_final_opens_test_sets_and_records_it(
     tiny_model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -42,7 +42,7 @@ def swept(tmp_path: Path, tiny_model: Path, ray_folder: str) -> Path:
     return tmp_path
 
 
-def run_job(folder: Path, ray_folder: str, job: str, *words: str) -> str:
+def run_job(folder: Path, ray_folder: str, job: str, *words: str, code: int = 0) -> str:
     ran = subprocess.run(
         [sys.executable, str(ROOT / job), *words, "--root", "runs", "--json", "report.json"],
         cwd=folder,
@@ -52,7 +52,7 @@ def run_job(folder: Path, ray_folder: str, job: str, *words: str) -> str:
         timeout=STUCK_S,
         check=False,
     )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.returncode == code, ran.stdout + ran.stderr
     return ran.stdout + ran.stderr
 
 
@@ -102,5 +102,9 @@ def test_commands_after_a_sweep_take_its_experiment(
     assert embedded == []
     assert main(["sweep", "ibkd", "--root", "runs", "--seed", "5", "--sampler", "tpe"]) == 2
     assert "search of sweep 'ibkd' differs: sampler random → tpe, seed 0 → 5" in capsys.readouterr().err
+    stores = sorted((swept / "runs/stores").iterdir())
+    other = run_job(swept, ray_folder, "jobs/sweep.py", "ibkd", "--sentences", "120", code=2)
+    assert "the setting of sweep 'ibkd' differs: sentences.count " in other
+    assert sorted((swept / "runs/stores").iterdir()) == stores, "refused before anything is embedded"
     more = run_job(swept, ray_folder, "jobs/sweep.py", "ibkd", "--trials", "3")
     assert "as sweep ibkd" in more and len(json.loads((swept / "report.json").read_text())["trials"]) == 3

@@ -13,7 +13,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import Hindered
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Prepared
-from stillhouse.teachers.embedding import build_store
+from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.store import open_store
 from stillhouse.teachers.store_admin import DAY_SECONDS
 from stillhouse.values.data import Store
@@ -107,10 +107,10 @@ def test_a_missing_or_damaged_shard_is_made_again(workspace: Workspace, prepared
     path = shards(workspace, store)[0]
     whole = path.read_bytes()
     path.unlink()
-    build_store(workspace, store, local=True)
+    build_stores(workspace, [store], local=True)
     assert path.read_bytes() == whole
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     with pytest.raises(Hindered, match="quarantine"):
         open_store(workspace, store).gather(np.array([0]))
-    build_store(workspace, store, local=True)
+    build_stores(workspace, [store], local=True)
     assert path.read_bytes() == whole

@@ -1,9 +1,12 @@
 """What a container lets a process use, in the files of both versions of control groups."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
+from patience import STUCK_S
 from rows import each_row
 
 from stillhouse.core import machine
@@ -51,3 +54,23 @@ def test_quotas_of_containers_count(
     assert machine.available_memory() == memory
     heed_quota()
     assert threads == ([cores] if cores < 8 else [])
+
+
+def test_what_spawns_processes_leaves_out_the_users_script(tmp_path: Path) -> None:
+    """A script without a guard would be run again by each process that it starts, and end there."""
+    package = Path(machine.__file__).parents[1]
+    texts = {path: path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
+    spawning = [path for path, text in texts.items() if "get_context(" in text or ".start_processes(" in text]
+    assert len(spawning) == 3 and all("with script_left_out():" in texts[path] for path in spawning)
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from pathlib import Path\n"
+        "import json, stillhouse.corpora.pydocs.extraction as extraction\n"
+        "print('begun')\n"
+        "extraction.WORTH_PROCESSES, extraction.cores = 0, lambda: 2\n"
+        "print(len(list(extraction._read_files([Path(json.__file__)] * 2))))\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=STUCK_S, check=False
+    )
+    assert ran.stdout == "begun\n2\n", ran.stderr

@@ -19,9 +19,9 @@ from stillhouse.core.errors import BadInput
 from stillhouse.evaluation import benchmarks
 from stillhouse.methods import load_method
 from stillhouse.search import samplers, schedulers
-from stillhouse.search.proposals import propose
 from stillhouse.search.samplers import Search
 from stillhouse.search.schedulers import load_scheduler
+from stillhouse.search.searcher import propose
 from stillhouse.search.space import Int, Space
 from stillhouse.sweeps.checks import search_space
 from stillhouse.teachers import kinds
@@ -175,7 +175,7 @@ def test_the_flags_of_suites_are_read_without_importing_a_suite() -> None:
     )
     env = {**os.environ, "PYTHONPATH": str(ROOT / "platform")}
     ran = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
-    assert ran.stdout.split("\n")[:2] == ["['--figures']", "[]"]
+    assert ran.stdout.split("\n")[:2] == ["['--figures', '--texts', '--count']", "[]"]
 
 
 def test_a_sampler_is_found_by_its_file(

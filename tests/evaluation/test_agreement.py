@@ -12,7 +12,7 @@ from stillhouse.corpora.tables import open_texts, write_texts
 from stillhouse.evaluation import agreement
 from stillhouse.evaluation.agreement import Agreement
 from stillhouse.evaluation.retrieval import LocalSearch
-from stillhouse.teachers.embedding import build_store
+from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store
 from stillhouse.teachers.weights import resolve_model
@@ -27,7 +27,7 @@ def store(workspace: Workspace, tiny_model: Path) -> Store:
     sentences = [f"the {a} {verb} a {b}" for a in NOUNS for verb in VERBS[:3] for b in NOUNS[:2] if a != b]
     texts = write_texts(workspace, "held-out", sentences, rows_per_shard=25)
     store = Store(texts=texts, teacher=resolve_model(str(tiny_model)), dtype="float32")
-    build_store(workspace, store, local=True)
+    build_stores(workspace, [store], local=True)
     return store
 
 

@@ -14,7 +14,7 @@ from stillhouse.core.types import Encoder, FloatArray
 from stillhouse.corpora.tables import write_collection, write_texts
 from stillhouse.evaluation.asymmetric_search import AsymmetricEncoder, Beside, KeptDocuments
 from stillhouse.evaluation.retrieval import DocSearch, unit
-from stillhouse.teachers.embedding import build_store
+from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.models import open_model
 from stillhouse.values.data import Collection, Store
@@ -56,7 +56,7 @@ def collection(workspace: Workspace) -> Collection:
 def stored(workspace: Workspace, collection: Collection, tiny_model: Path) -> Store:
     teacher = resolve_model(str(tiny_model))
     store = Store(collection.passages, teacher, max_length=32, compute="float32", dtype="float32")
-    build_store(workspace, store, actors=1, threads=1, local=True, device="cpu")
+    build_stores(workspace, [store], actors=1, threads=1, local=True, device="cpu")
     return store
 
 
@@ -108,7 +108,7 @@ def test_a_sample_of_the_passages_reads_its_own_rows(
     qrels = np.array([[at, rows.index(at), 1] for at in range(10)])
     pool = write_collection(workspace, "pool", collection.queries, sample, qrels)
     own = Store(sample, store.teacher, max_length=32, compute="float32", dtype="float32")
-    build_store(workspace, own, actors=1, threads=1, local=True, device="cpu")
+    build_stores(workspace, [own], actors=1, threads=1, local=True, device="cpu")
     student = Student(teacher)
     expected = DocSearch(pool, workspace, documents=own)(student)
     assert DocSearch(pool, workspace, documents=store)(student) == pytest.approx(expected)

@@ -35,7 +35,6 @@ from stillhouse.preflight import contrast, disk_and_memory, examination
 from stillhouse.preflight.contrast import Softmax, judge, labelled_saturation
 from stillhouse.preflight.finding import Finding, from_the_worst, print_concerns
 from stillhouse.preflight.planned import SAMPLE, Planned, read, sketched
-from stillhouse.preflight.same_space import same_space
 from stillhouse.preflight.trained_weights import checkpoints_of, student_weights, teacher_weights
 from stillhouse.search.trial import Context
 from stillhouse.teachers.choice import TeacherChoice
@@ -662,11 +661,11 @@ def test_it_says_whether_the_student_lives_in_its_teachers_space(
 ) -> None:
     module, teacher = load_method(method), healthy.teacher.finder.resolve()
     planned = sketched(module, module.PRESETS["paper"], healthy, workspace, teacher, "cpu")
-    (finding,) = same_space(planned)
+    (finding,) = examination.same_space(planned)
     assert (finding.check, finding.level) == ("space", "note") and answer in finding.found
     assert isinstance(teacher, Model)
     both = dataclasses.replace(planned, teacher=Ensemble((teacher, teacher), (0.5, 0.5)))
-    assert "space of its teachers: no, it follows several" in same_space(both)[0].found
+    assert "space of its teachers: no, it follows several" in examination.same_space(both)[0].found
 
 
 def test_the_recipe_for_queries_beside_a_teacher_is_one_command(trained_model: Path, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from stillhouse.students.transformer import TransformerStudent
 from stillhouse.sweeps.document_teacher import other_model
 from stillhouse.sweeps.stage_export import export_stage
 from stillhouse.teachers.choice import TeacherChoice
-from stillhouse.teachers.embedding import build_store
+from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store
 from stillhouse.teachers.weights import resolve_model
@@ -127,7 +127,7 @@ def test_store_student_and_export_give_the_vectors_of_the_teachers_modules(
     assert length == (64 if pooling == "raw" else 40)
 
     store = Store(write_texts(workspace, "texts", TEXTS), teacher, max_length=length, dtype="float32")
-    build_store(workspace, store, local=True)
+    build_stores(workspace, [store], local=True)
     reader = open_store(workspace, store)
     stored = np.asarray(reader.gather(reader.rows))
     np.testing.assert_allclose(stored, expected, rtol=1e-4, atol=2e-5)
@@ -206,7 +206,7 @@ def test_the_pooler_is_the_architectures_own(
         expected = stock(inputs["input_ids"], inputs["attention_mask"]).pooler_output.numpy()
     teacher = TeacherChoice(folder, pooling="pooler").finder.published()
     store = Store(write_texts(workspace, "texts", TEXTS), teacher, max_length=62, dtype="float32")
-    build_store(workspace, store, local=True)
+    build_stores(workspace, [store], local=True)
     reader = open_store(workspace, store)
     np.testing.assert_allclose(np.asarray(reader.gather(reader.rows)), expected, rtol=1e-4, atol=1e-5)
 

@@ -179,7 +179,7 @@ def test_what_has_run_here_is_not_timed_again(
     assert not measured and "  as similar stages took here" in after.remarks
     assert after.times[0]["hours"] > 0
     done = plan_training(chosen, workspace, Request(local=True), refresh=False)
-    assert done.times[0][SEARCH] == 0
+    assert done.times[0]["training"] == 0
     few = sweep_of(experiment, workspace.root)
     few = dataclasses.replace(few, space=dataclasses.replace(few.space, first={"learning_rate": 3e-4}))
     many = dataclasses.replace(few, trials=80)

@@ -65,7 +65,7 @@ def test_a_new_head_goes_on_from_the_remote(
     second = sweep(dataclasses.replace(options, root=two, trials=2))
     printed = capsys.readouterr().err
     assert "going on from the remote (finished trials: 1)" in printed
-    assert "1 trials known, 1 to run" in printed and "reading " not in printed
+    assert "1 known, 1 to run" in printed and "reading " not in printed
     assert states(two) == {"COMPLETE": 2} and runs(two) == 2
     # What differs is how it compares with the best one, which may be the second now.
     known = {**second["trials"][0], "against_best": first["trials"][0]["against_best"]}

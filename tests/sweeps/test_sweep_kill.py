@@ -92,7 +92,8 @@ class Job:
         }
         sets = {"student.keep": 2, "budget.refit.distil": REFIT, "budget.refit.evaluations": 10}
         return [
-            "--no-asha",
+            "--scheduler",
+            "none",
             *(part for name, value in sets.items() for part in ("--set", f"{name}={value}")),
             *(part for name, value in flags.items() for part in (f"--{name}", str(value))),
         ]

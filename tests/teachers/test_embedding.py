@@ -27,7 +27,7 @@ from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers import embedding as embed
 from stillhouse.teachers import loading, runtimes, shards
-from stillhouse.teachers.embedding import build_store, build_stores, resolve_compute
+from stillhouse.teachers.embedding import build_stores, resolve_compute
 from stillhouse.teachers.kinds import model
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store, verify_store
@@ -43,7 +43,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def build(workspace: Workspace, store: Store) -> dict[str, bytes]:
-    build_store(workspace, store, local=True)
+    build_stores(workspace, [store], local=True)
     assert verify_store(workspace.path(store)) == []
     return files(workspace.path(store))
 
@@ -54,7 +54,7 @@ def build(workspace: Workspace, store: Store) -> dict[str, bytes]:
 def test_a_gpu_that_torch_cannot_use_is_refused_with_its_node(workspace: Workspace, store: Store) -> None:
     """The first test of the file: later Ray runs for the others."""
     with local_ray(2, gpus=1), pytest.raises(BadInput) as refused:
-        build_store(workspace, store, device="cuda")
+        build_stores(workspace, [store], device="cuda")
     said = str(refused.value)
     assert "must offer GPUs that torch can use" in said and "CUDA" in said and "\x1b" not in said
 
@@ -62,7 +62,7 @@ def test_a_gpu_that_torch_cannot_use_is_refused_with_its_node(workspace: Workspa
 def test_vectors_match_the_teacher(workspace: Workspace, store: Store, texts: list[str]) -> None:
     exact = replace(store, dtype="float32", prompt="name of ")
     seen: list[tuple[int, int]] = []
-    build_store(workspace, exact, local=True, progress=lambda *now: seen.append(now[:2]))
+    build_stores(workspace, [exact], local=True, progress=lambda *now: seen.append(now[:2]))
     assert isinstance(store.teacher, Model)
     teacher = load_sentence_transformer(store.teacher)
     teacher.max_seq_length = store.max_length
@@ -74,7 +74,7 @@ def test_vectors_match_the_teacher(workspace: Workspace, store: Store, texts: li
 
 def test_progress_moves_within_a_shard(workspace: Workspace, store: Store) -> None:
     seen: list[tuple[int, int, float]] = []
-    build_store(workspace, store, local=True, batch_tokens=32, progress=lambda *now: seen.append(now))
+    build_stores(workspace, [store], local=True, batch_tokens=32, progress=lambda *now: seen.append(now))
     done = [now[0] for now in seen]
     assert set(done) > {10, 20, 30, 40, 44} and done == sorted(done), "every shard, and batches in between"
     assert len(done) == len(set(done)), "a shard's last batch and its end are one"
@@ -102,7 +102,7 @@ def test_of_the_shards_that_a_pool_is_at_half_is_done(
     alone = embed.in_process
     monkeypatch.setattr(model, "through_ray", lambda works, parts, _: alone(works, parts, lambda *_: None))
     seen: list[tuple[int, int, float]] = []
-    build_store(workspace, store, actors=2, progress=lambda *now: seen.append(now))
+    build_stores(workspace, [store], actors=2, progress=lambda *now: seen.append(now))
     assert [done for done, _, _ in seen] == [10, 20, 30, 40, 44]
     rows = [0.25, 0.25 + 1 / 12, 0.5, 0.5]
     for (done, total, share), at_work in zip(seen, rows, strict=False):
@@ -126,7 +126,7 @@ def test_a_finished_store_is_not_built_again(
 ) -> None:
     build(workspace, store)
     monkeypatch.setattr(embed, "Embedders", None)
-    build_store(workspace, store, local=True)
+    build_stores(workspace, [store], local=True)
 
 
 def test_only_missing_shards_are_built(
@@ -246,7 +246,7 @@ def test_compute_is_resolved_once_and_checked(
     monkeypatch.setattr(embed, "_has_bfloat16", lambda kind: False)
     assert resolve_compute("cpu", "auto") == "float32"
     with pytest.raises(BadInput, match="hardware that supports bfloat16"):
-        build_store(workspace, replace(store, compute="bfloat16"), local=True)
+        build_stores(workspace, [replace(store, compute="bfloat16")], local=True)
 
 
 @each_row(
@@ -274,7 +274,7 @@ def test_a_finished_stage_can_be_the_teacher(workspace: Workspace, store: Store)
     stage = Stage("distil", student, objective, examples, {"text": store}, 20, 10, optimizer)
     taught = replace(store, teacher=stage)
     with pytest.raises(BadInput, match="teacher's stage must be finished"):
-        build_store(workspace, taught, local=True)
+        build_stores(workspace, [taught], local=True)
     trained = student.build().eval()
     with torch.no_grad():
         for parameter in trained.parameters():
@@ -295,18 +295,18 @@ def test_impossible_stores_are_refused_before_writing(workspace: Workspace, stor
     assert isinstance(store.teacher, Model)
     changed = replace(store, teacher=replace(store.teacher, sha256="0" * 64))
     with pytest.raises(BadInput, match="weights that the plan names"):
-        build_store(workspace, changed, local=True)
+        build_stores(workspace, [changed], local=True)
     with pytest.raises(BadInput, match="actors >= 1"):
-        build_store(workspace, store, actors=0, local=True)
+        build_stores(workspace, [store], actors=0, local=True)
     with pytest.raises(BadInput, match="texts must be read before"):
-        build_store(Workspace(workspace.root / "other"), store, local=True)
+        build_stores(Workspace(workspace.root / "other"), [store], local=True)
     assert not list((workspace.root / "stores").glob("*/*"))
 
 
 def test_the_number_of_threads_is_restored(workspace: Workspace, store: Store) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(3)
-    build_store(workspace, store, local=True, threads=1)
+    build_stores(workspace, [store], local=True, threads=1)
     found = torch.get_num_threads()
     torch.set_num_threads(before)
     assert found == 3
@@ -320,7 +320,7 @@ def slow_build(workspace: Workspace, store: Store, told: Connection) -> None:
         time.sleep(30 if done == 20 else 0)
 
     torch.set_num_threads(1)
-    build_store(workspace, store, local=True, progress=progress)
+    build_stores(workspace, [store], local=True, progress=progress)
 
 
 def test_a_killed_build_continues_to_the_same_bytes(
@@ -356,7 +356,7 @@ def damaged(workspace: Workspace, store: Store) -> Store:
 
 def test_the_error_without_ray_says_what_to_do(workspace: Workspace, store: Store) -> None:
     with pytest.raises(BadInput, match="Ray must be running before"):
-        build_store(workspace, store)
+        build_stores(workspace, [store])
 
 
 Shares = tuple[list[dict[str, float]], bool, int, int, str, dict[str, float], dict[str, float]]
@@ -479,7 +479,7 @@ def test_the_bytes_do_not_depend_on_the_number_of_actors(
         (space.root / "corpora").symlink_to(corpora)
         seen: list[tuple[int, int, float]] = []
         capfd.readouterr()
-        build_store(space, store, actors=actors, progress=lambda *now, seen=seen: seen.append(now))
+        build_stores(space, [store], actors=actors, progress=lambda *now, seen=seen: seen.append(now))
         # Ray's C++ core remarks on every actor that has arguments and may start again.
         told = [line for line in capfd.readouterr().err.splitlines() if "core_worker.cc" not in line]
         assert not told
@@ -487,7 +487,7 @@ def test_the_bytes_do_not_depend_on_the_number_of_actors(
         assert verify_store(space.path(store)) == []
         built_shards.append(files(space.path(store)))
     with pytest.raises(BadInput, match="must be read before they are embedded") as refusal:
-        build_store(workspace, damaged(workspace, store), actors=2)
+        build_stores(workspace, [damaged(workspace, store)], actors=2)
     assert "Traceback" not in str(refusal.value)
     assert "part-00001.parquet has changed since it was written. It was moved to" in capfd.readouterr().err
     torch.set_num_threads(1)

@@ -32,7 +32,7 @@ from stillhouse.core.errors import BadInput, Hindered
 from stillhouse.corpora.tables import open_texts, write_texts
 from stillhouse.teachers import client as asking
 from stillhouse.teachers.client import Client, found_out
-from stillhouse.teachers.embedding import build_store, build_stores
+from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.store import open_store, verify_store
 from stillhouse.values.data import Endpoint, Requests, Store
 
@@ -86,7 +86,7 @@ def test_every_text_has_its_vector(
     seen: list[tuple[int, int]] = []
     server.delay = 0.05
     store = asked_for(few, encoding=encoding, price=20.0)
-    build_store(workspace, store, local=True, progress=lambda *now: seen.append(now[:2]))
+    build_stores(workspace, [store], local=True, progress=lambda *now: seen.append(now[:2]))
     check(workspace, store)
     assert seen == [(10, 23), (20, 23), (23, 23)]
     assert all(count == 1 for count in server.asked.values()) and len(server.asked) == 23
@@ -153,7 +153,7 @@ def test_a_passing_fault_is_mended(
 ) -> None:
     server.faults = [FAULTS[name]]
     store, begun = asked_for(few, timeout=0.3 if name == "too late" else 5), time.monotonic()
-    build_store(workspace, store, local=True)
+    build_stores(workspace, [store], local=True)
     check(workspace, store)
     assert "1 failed and repeated" in capsys.readouterr().err
     assert all(count == 1 for count in server.asked.values())
@@ -170,14 +170,14 @@ def test_a_lasting_fault_ends_with_one_message_and_the_rest_is_resumed(
     server.faults = [lambda *_: False] * 4
     server.always = FAULTS[name]
     with pytest.raises(Hindered, match=r"must answer, but after 4 attempts .*run the same command again"):
-        build_store(workspace, store, local=True)
+        build_stores(workspace, [store], local=True)
     printed = capsys.readouterr().err
     assert "large: 10 texts, 20 tokens, 4 requests, 3 failed and repeated" in printed
     folder = workspace.path(store)
     assert [path.name for path in folder.glob("part-*")] == ["part-00000.arrow"]
     server.always = None
     before = dict(server.asked)
-    build_store(workspace, store, local=True)
+    build_stores(workspace, [store], local=True)
     check(workspace, store)
     assert {text: count for text, count in server.asked.items() if count > 1}.keys() <= before.keys()
     assert all(server.asked[f"text {row}"] == 1 for row in range(10)), "the finished shard is not asked again"
@@ -189,7 +189,7 @@ def test_nobody_answers(workspace: Workspace, few: Store) -> None:
         url = gone.url
     store = dataclasses.replace(few, teacher=Endpoint(url, "large", requests=QUICK))
     with pytest.raises(Hindered, match="after 4 attempts it gave: URLError"):
-        build_store(workspace, store, local=True)
+        build_stores(workspace, [store], local=True)
     assert not list(workspace.path(store).glob("part-*"))
 
 
@@ -226,7 +226,7 @@ def test_what_another_attempt_does_not_mend_is_refused_at_once(
 ) -> None:
     server.always, message = REFUSALS[name]
     with pytest.raises(BadInput, match=message):
-        build_store(workspace, asked_for(few, at_once=1), local=True)
+        build_stores(workspace, [asked_for(few, at_once=1)], local=True)
     assert len(server.seen) <= 3, "nothing is asked after the refusal but one text, and one that must fit"
     assert not list(workspace.path(few).glob("part-*"))
 
@@ -241,7 +241,7 @@ def test_a_vector_that_is_no_number_is_set_aside(workspace: Workspace, few: Stor
         return True
 
     server.always = broken
-    build_store(workspace, few, local=True)
+    build_stores(workspace, [few], local=True)
     (aside,) = read_json(workspace.path(few) / "quarantine.json")
     assert aside["row"] == 12 and "NaN" in aside["reason"]
     assert read_manifest(workspace.path(few))["rows"] == 22
@@ -254,7 +254,7 @@ def test_a_text_that_the_endpoint_refuses_is_set_aside(
     """As one that is too long: the others of its request are asked for again, in halves."""
     refuse = status(413, {"error": "too long"})
     server.always = lambda handler, body: text in body["input"] and refuse(handler, body)
-    build_store(workspace, few, local=True)
+    build_stores(workspace, [few], local=True)
     (aside,) = read_json(workspace.path(few) / "quarantine.json")
     assert aside["row"] == int(text.split()[1]) and read_manifest(workspace.path(few))["rows"] == 22
     assert "one text is set aside, since" in capsys.readouterr().err
@@ -334,11 +334,11 @@ def test_a_key_is_sent_and_written_nowhere(
     ):
         server.always = fault
         with pytest.raises(BadInput) as error:
-            build_store(workspace, store, local=True)
+            build_stores(workspace, [store], local=True)
         messages.append(str(error.value) + repr(error.value.__cause__))
     assert "refuses the key in the environment variable OUR_TOKEN (status 401)" in messages[0]
     server.always = None
-    build_store(workspace, store, local=True)
+    build_stores(workspace, [store], local=True)
     assert all(headers["Authorization"] == f"Bearer {KEY}" for _, headers in server.seen)
     written = [path.read_bytes() for path in workspace.root.rglob("*") if path.is_file()]
     printed = "".join(capfd.readouterr())
@@ -366,7 +366,7 @@ def test_a_key_over_an_open_line_is_warned_of(
 
 
 def told_build(workspace: Workspace, store: Store, told: Connection) -> None:
-    build_store(workspace, store, local=True, progress=lambda *now: told.send(now[0]))
+    build_stores(workspace, [store], local=True, progress=lambda *now: told.send(now[0]))
 
 
 def test_no_row_is_lost_or_doubled_by_kills_and_faults(
@@ -396,7 +396,7 @@ def test_no_row_is_lost_or_doubled_by_kills_and_faults(
     assert kills == 3
     finished = len(list(workspace.path(store).glob("part-*.arrow")))
     assert 7 <= finished < 11, "each run goes on from where the one before was killed"
-    build_store(workspace, store, local=True)
+    build_stores(workspace, [store], local=True)
     server.always = None
     check(workspace, store)
     manifest = read_manifest(workspace.path(store))
@@ -430,5 +430,5 @@ def test_a_refusal_ends_the_waiting_of_the_others(workspace: Workspace, few: Sto
     server.faults, server.delay = [status(503), status(404)], 0.4  # both are under way before the first fails
     begun = time.monotonic()
     with pytest.raises(BadInput, match="status 404"):
-        build_store(workspace, asked_for(long, batch=10), local=True)
+        build_stores(workspace, [asked_for(long, batch=10)], local=True)
     assert time.monotonic() - begun < 20

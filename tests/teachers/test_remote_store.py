@@ -9,7 +9,7 @@ from stillhouse.core.artifacts import MANIFEST, Workspace
 from stillhouse.core.errors import Hindered
 from stillhouse.core.remotes import Remote
 from stillhouse.teachers.build_state import Build
-from stillhouse.teachers.embedding import build_store
+from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.loading import tokenizer_of
 from stillhouse.teachers.shards import Embedders, Work, note_name, tokenise
 from stillhouse.teachers.store import StoreReader, open_store
@@ -27,7 +27,7 @@ def straight(workspace: Workspace, store: Store, tmp_path: Path) -> dict[str, by
     """The files of the store as one undisturbed process makes it."""
     alone = Workspace(tmp_path / "alone")
     shutil.copytree(workspace.root, alone.root)
-    build_store(alone, store, local=True)
+    build_stores(alone, [store], local=True)
     return shards(alone.path(store))
 
 
@@ -79,16 +79,16 @@ def test_a_build_that_is_killed_goes_on_elsewhere_with_the_missing_shards(
 
     monkeypatch.setattr(Embedders, "__call__", noted)
     with pytest.raises(KeyboardInterrupt):
-        build_store(Workspace(tmp_path / "one", remote), store, local=True)
+        build_stores(Workspace(tmp_path / "one", remote), [store], local=True)
     note = tmp_path / "mounted" / Workspace(tmp_path).key(store) / note_name(1)
     note.write_text(note.read_text()[:-9])
     made[:] = []
     elsewhere = Workspace(tmp_path / "two", remote)
-    build_store(elsewhere, store, local=True)
+    build_stores(elsewhere, [store], local=True)
     assert made == [1, 2, 3, 4], "the first is there; what is not sure to be whole is made again"
     assert elsewhere.finished(store) and shards(elsewhere.path(store)) == straight
     made[:] = []
-    build_store(Workspace(tmp_path / "three", remote), store, local=True)
+    build_stores(Workspace(tmp_path / "three", remote), [store], local=True)
     assert not made
 
 
@@ -105,7 +105,7 @@ def test_a_node_keeps_no_shards_that_it_has_no_room_for(
     one.path(store.texts)
     before = sum(path.stat().st_size for path in one.root.rglob("*") if path.is_file())
     monkeypatch.setenv("STILLHOUSE_CACHE_GB", str((before + 3.5 * shard) / 1e9))
-    build_store(one, store, local=True)
+    build_stores(one, [store], local=True)
     assert 0 < len(shards(one.place(store))) < 5 and one.finished(store)
     monkeypatch.delenv("STILLHOUSE_CACHE_GB")
     assert shards(open_store(Workspace(tmp_path / "two", remote), store).folder) == straight
@@ -114,11 +114,11 @@ def test_a_node_keeps_no_shards_that_it_has_no_room_for(
 def test_what_an_earlier_run_made_without_a_remote_is_published(
     workspace: Workspace, store: Store, remote: Remote, straight: dict[str, bytes], tmp_path: Path
 ) -> None:
-    build_store(workspace, store, local=True)
+    build_stores(workspace, [store], local=True)
     (workspace.path(store) / MANIFEST).unlink()
     here = Workspace(workspace.root, remote)
     here.publish(store.texts)
-    build_store(here, store, local=True)
+    build_stores(here, [store], local=True)
     reader = StoreReader(Workspace(tmp_path / "two", remote).path(store))
     assert shards(reader.folder) == straight
 
@@ -127,7 +127,7 @@ def test_a_shard_of_the_remote_that_was_altered_is_named(
     workspace: Workspace, store: Store, remote: Remote, tmp_path: Path
 ) -> None:
     here = Workspace(workspace.root, remote)
-    build_store(here, store, local=True)
+    build_stores(here, [store], local=True)
     (shard,) = (tmp_path / "mounted" / here.key(store)).glob("*/part-00002.arrow")
     shard.write_bytes(shard.read_bytes()[:-1] + b"?")
     with pytest.raises(Hindered, match=r"manifest names, but part-00002.arrow of .* is not"):

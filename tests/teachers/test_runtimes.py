@@ -23,7 +23,7 @@ from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers import choosing, runtimes
 from stillhouse.teachers.choice import TeacherChoice
 from stillhouse.teachers.choosing import Chooser
-from stillhouse.teachers.embedding import build_store, resolve_compute
+from stillhouse.teachers.embedding import build_stores, resolve_compute
 from stillhouse.teachers.forward import Encode, Forward, Later
 from stillhouse.teachers.runtime_check import least_cosine, lowest_cosine
 from stillhouse.teachers.runtimes import missing_extra, why_not, why_unfit
@@ -43,7 +43,7 @@ from stillhouse.values.data import (
 
 
 def vectors(workspace: Workspace, store: Store) -> FloatArray:
-    build_store(workspace, store, local=True)
+    build_stores(workspace, [store], local=True)
     assert verify_store(workspace.path(store)) == []
     reader = open_store(workspace, store)
     return np.asarray(reader.gather(reader.rows))
@@ -102,7 +102,7 @@ def test_a_converted_teacher_gives_the_vectors_of_pytorch_and_resumes_bit_for_bi
     (folder / "part-00002.arrow").unlink()
     # OpenVINO computes one batch per thread, so its batches do not depend on their number.
     threads = 3 if runtime == OPENVINO else 1
-    build_store(workspace, replace(exact, runtime=runtime), local=True, threads=threads)
+    build_stores(workspace, [replace(exact, runtime=runtime)], local=True, threads=threads)
     assert {path.name: path.read_bytes() for path in folder.glob("part-*")} == whole
 
 
@@ -155,7 +155,7 @@ def test_a_runtime_that_disagrees_is_refused_by_name(
     monkeypatch.setattr(runtimes, "_in_onnx_runtime", shifted)
     wrong = replace(store, runtime=ONNX)
     with pytest.raises(BadInput, match=r"vectors of the runtime onnx must have a cosine .* torch"):
-        build_store(workspace, wrong, local=True)
+        build_stores(workspace, [wrong], local=True)
     assert not list(workspace.path(wrong).glob("part-*"))
     reason = why_unfit(wrong, workspace, "cpu", 1)
     assert "must have a cosine of at least" in reason and "--teacher-runtime" not in reason
@@ -176,7 +176,7 @@ def test_a_missing_package_names_the_extra(
     with pytest.raises(BadInput, match=wanted):
         Chooser([OPENVINO], workspace, "cpu").choose(store)
     with pytest.raises(BadInput, match=wanted):
-        build_store(workspace, replace(store, runtime=OPENVINO), local=True)
+        build_stores(workspace, [replace(store, runtime=OPENVINO)], local=True)
     assert missing_extra(TORCH) == "" and why_not(TORCH, "cpu", "bfloat16") == ""
 
 

@@ -13,7 +13,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.core.types import FloatArray
 from stillhouse.corpora.tables import write_texts
-from stillhouse.teachers.embedding import build_store
+from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store
 from stillhouse.teachers.weights import resolve_model
@@ -42,7 +42,7 @@ def save(tiny_model: Path, folder: Path, *after: Any, cut: int = 0) -> Path:
 
 
 def built(workspace: Workspace, store: Store) -> FloatArray:
-    build_store(workspace, store, local=True)
+    build_stores(workspace, [store], local=True)
     reader = open_store(workspace, store)
     return np.asarray(reader.gather(reader.rows))
 
@@ -102,7 +102,7 @@ def test_half_precision_is_supported(
 def test_a_text_without_tokens_is_quarantined(workspace: Workspace, store: Store, static_model: Path) -> None:
     table = write_texts(workspace, "odd", ["the cat", "\u200b\u200b", "a dog"], rows_per_shard=10)
     store = replace(planned(store, static_model), texts=table)
-    build_store(workspace, store, local=True)
+    build_stores(workspace, [store], local=True)
     assert open_store(workspace, store).rows.tolist() == [0, 2]
 
 
@@ -118,7 +118,7 @@ def test_another_first_module_is_refused(workspace: Workspace, store: Store, sta
     described = static_model / "modules.json"
     described.write_text(described.read_text().replace("StaticEmbedding", "WordEmbeddings"))
     with pytest.raises(BadInput, match=r"first module must be one of .*module='WordEmbeddings'"):
-        build_store(workspace, planned(store, static_model), local=True)
+        build_stores(workspace, [planned(store, static_model)], local=True)
 
 
 def test_a_static_model_without_its_tokenizer_is_refused(static_model: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from stillhouse.core.artifacts import Workspace, read_manifest, sha256_of, write_json
 from stillhouse.core.errors import BadInput
-from stillhouse.teachers.embedding import build_store
+from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.store import (
     StoreEnsembleReader,
     StoreMixReader,
@@ -22,7 +22,7 @@ from stillhouse.values.data import Store
 
 @pytest.fixture
 def folder(workspace: Workspace, store: Store) -> Path:
-    build_store(workspace, store, local=True)
+    build_stores(workspace, [store], local=True)
     return workspace.path(store)
 
 

@@ -8,14 +8,14 @@ import pytest
 from stillhouse.core.artifacts import Workspace, locked, write_json
 from stillhouse.core.identity import canonical
 from stillhouse.corpora.tokens import build_tokens
-from stillhouse.teachers.embedding import build_store
+from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.store_admin import collect, collectable, list_stores
 from stillhouse.values.data import AllRows, Examples, Model, Store, TokenTable
 
 
 @pytest.fixture
 def tokens(workspace: Workspace, store: Store) -> TokenTable:
-    build_store(workspace, store, local=True)
+    build_stores(workspace, [store], local=True)
     assert isinstance(store.teacher, Model)
     table = TokenTable(store.texts, store.teacher, 16)
     build_tokens(workspace, table)
@@ -42,7 +42,7 @@ def test_finished_and_unfinished_stores_are_listed(
     assert list_stores(Workspace(workspace.root / "nothing")) == []
     assert first.prompt == second.prompt == ""
     prompted = replace(store, prompt="query: ")
-    build_store(workspace, prompted, local=True)
+    build_stores(workspace, [prompted], local=True)
     assert [each.prompt for each in list_stores(workspace) if each.fingerprint == prompted.fingerprint] == [
         "query: "
     ]
@@ -74,7 +74,7 @@ def test_a_fingerprint_in_a_sweep_is_a_reference(
 
 
 def test_old_unfinished_stores_are_collectable_unless_being_built(workspace: Workspace, store: Store) -> None:
-    build_store(workspace, store, local=True)
+    build_stores(workspace, [store], local=True)
     folder = workspace.path(store)
     (folder / "manifest.json").unlink()
     assert collectable(workspace) == []

@@ -15,7 +15,7 @@ from stillhouse.core.errors import Hindered
 from stillhouse.core.remotes import File, Remote
 from stillhouse.corpora.tables import write_texts
 from stillhouse.teachers.build_state import QUARANTINE
-from stillhouse.teachers.embedding import build_store
+from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.store import StreamedReader, open_store, open_vectors
 from stillhouse.values.data import Store, StoreEnsemble, StoreMix, TextTable
 
@@ -25,7 +25,7 @@ def remote(workspace: Workspace, store: Store, tmp_path: Path) -> Remote:
     """A remote with the store, whose shards have 10, 10, 10, 10 and 4 rows."""
     (tmp_path / "mounted").mkdir()
     made = Remote(str(tmp_path / "mounted"))
-    build_store(Workspace(workspace.root, made), store, local=True)
+    build_stores(Workspace(workspace.root, made), [store], local=True)
     return made
 
 
@@ -186,7 +186,7 @@ def test_stores_of_several_texts_and_teachers(
     other = Store(more, store.teacher, max_length=32)
     short = Store(store.texts, store.teacher, max_length=8)
     for each in (other, short):
-        build_store(own, each, local=True)
+        build_stores(own, [each], local=True)
     mix = StoreMix(store.texts, (store, other), ((44, ""), (25, "")))
     both = StoreEnsemble(store.texts, (store, short), (0.25, 0.75))
     for vectors, starts, runs in (
@@ -226,6 +226,6 @@ def test_it_is_finished_in_the_remote_without_being_fetched(
     assert here.finished(store) and not fetched
     table: TextTable = store.texts
     Workspace(workspace.root, here.remote).publish(table)
-    build_store(here, store, local=True)
+    build_stores(here, [store], local=True)
     assert not [name for name in fetched if name.startswith("part-")], "nothing is built or fetched"
     assert os.path.isdir(open_store(here, store).folder)

@@ -18,7 +18,7 @@ from stillhouse.core.artifacts import Workspace, read_json, read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.tables import open_texts, write_texts
 from stillhouse.teachers.choice import TeacherChoice
-from stillhouse.teachers.embedding import build_store, build_stores
+from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.kinds.files import Files
 from stillhouse.teachers.store import open_store, verify_store
 from stillhouse.teachers.store_admin import list_stores
@@ -43,7 +43,7 @@ def files(folder: Path) -> dict[str, bytes]:
 @pytest.fixture
 def native(workspace: Workspace, store: Store) -> tuple[list[str], Vectors]:
     """The texts of a store, and the vectors that its teacher gave them."""
-    build_store(workspace, store, local=True)
+    build_stores(workspace, [store], local=True)
     reader = open_store(workspace, store)
     return list(open_texts(workspace, store.texts)), reader.gather(reader.rows)
 
@@ -105,7 +105,7 @@ def test_an_imported_store_has_the_bytes_of_the_native_one(
     imported = Store(store.texts, teacher)
     seen: list[tuple[int, int]] = []
     capsys.readouterr()
-    build_store(workspace, imported, local=True, progress=lambda *now: seen.append(now[:2]))
+    build_stores(workspace, [imported], local=True, progress=lambda *now: seen.append(now[:2]))
     assert "45 vectors read, 1 of other texts" in capsys.readouterr().err
     assert seen == [(10, 44), (20, 44), (30, 44), (40, 44), (44, 44)]
     assert verify_store(workspace.path(imported)) == []
@@ -123,14 +123,14 @@ def test_a_killed_import_continues_with_the_missing_shards(
     workspace: Workspace, store: Store, native: tuple[list[str], Vectors], tmp_path: Path
 ) -> None:
     imported = Store(store.texts, find_vectors(write_parquet(*native, tmp_path)))
-    build_store(workspace, imported, local=True)
+    build_stores(workspace, [imported], local=True)
     folder = workspace.path(imported)
     whole = files(folder)
     for name in ("manifest.json", "part-00001.arrow", "part-00004.arrow"):
         (folder / name).unlink()
     (folder / ".import.abc.tmp").write_bytes(b"x")
     kept = (folder / "part-00000.arrow").stat().st_mtime_ns
-    build_store(workspace, imported, local=True)
+    build_stores(workspace, [imported], local=True)
     assert files(folder) == whole and not list(folder.glob(".*"))
     assert (folder / "part-00000.arrow").stat().st_mtime_ns == kept
     assert read_manifest(folder)["rows_this_run"] == 14
@@ -163,7 +163,7 @@ def test_changed_files_are_refused(workspace: Workspace, random_files: Callable[
     store = Store(texts, find_vectors(path))
     Path(random_files(["a", "b", "c"])).replace(path)
     with pytest.raises(BadInput, match=r"has changed since this run began"):
-        build_store(workspace, store, local=True)
+        build_stores(workspace, [store], local=True)
 
 
 def test_lengths_decide_the_norm(workspace: Workspace, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_lengths_decide_the_norm(workspace: Workspace, tmp_path: Path) -> None:
     def imported(**given: Any) -> tuple[VectorFiles, Vectors]:
         teacher = find_vectors(str(path), **given)
         store = Store(texts, teacher, dtype="float32")
-        build_store(workspace, store, local=True)
+        build_stores(workspace, [store], local=True)
         return teacher, open_store(workspace, store).gather(np.arange(3))
 
     raw, found = imported()
@@ -201,7 +201,7 @@ def test_lengths_decide_the_norm(workspace: Workspace, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"length 1 if the first ones have it.* has one of length 2\. Set"):
         imported()
     imported_texts = write_texts(workspace, "mixed", mixed)
-    build_store(workspace, Store(imported_texts, find_vectors(str(path), normalize=False)), local=True)
+    build_stores(workspace, [Store(imported_texts, find_vectors(str(path), normalize=False))], local=True)
 
 
 def test_roles_have_vectors_of_their_own(workspace: Workspace, tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_roles_have_vectors_of_their_own(workspace: Workspace, tmp_path: Path) -
     teacher = find_vectors(str(path))
     assert teacher.columns == ("text", "embedding", "role")
     query = Store(texts, replace(teacher, role="query"), dtype="float32")
-    build_store(workspace, query, local=True)
+    build_stores(workspace, [query], local=True)
     found = open_store(workspace, query).gather(np.arange(3))
     np.testing.assert_allclose(found, [[1.0, 0.0], [0.6, 0.8], [0.8, 0.6]])
     document = Store(texts, replace(teacher, role="document", incomplete=True), dtype="float32")
@@ -225,11 +225,11 @@ def test_roles_have_vectors_of_their_own(workspace: Workspace, tmp_path: Path) -
     (left_out,) = read_json(workspace.path(document) / "quarantine.json")
     assert left_out["row"] == 2 and "no vector" in left_out["reason"]
     with pytest.raises(BadInput, match=r"for the role 'document', but the text of 1 row \('only a query'\)"):
-        build_store(workspace, Store(texts, replace(teacher, role="document")), local=True)
+        build_stores(workspace, [Store(texts, replace(teacher, role="document"))], local=True)
     np.testing.assert_allclose(FilesEncoder(teacher).encode_document(["both"]), [[0, 1]])
     pq.write_table(pa.table({**rows, "role": ["query", "doc", "", ""]}), path)
     with pytest.raises(BadInput, match=r"role must be one of query, document.* has \['doc'\]"):
-        build_store(workspace, Store(texts, find_vectors(str(path))), local=True)
+        build_stores(workspace, [Store(texts, find_vectors(str(path)))], local=True)
 
 
 def test_texts_are_compared_as_they_are_cleaned(
@@ -237,7 +237,7 @@ def test_texts_are_compared_as_they_are_cleaned(
 ) -> None:
     texts = write_texts(workspace, "few", ["a  cat\tsat", "Ärger"])
     teacher = find_vectors(random_files([" a cat sat\n", "A\u0308rger"]))
-    build_store(workspace, Store(texts, teacher), local=True)
+    build_stores(workspace, [Store(texts, teacher)], local=True)
     assert FilesEncoder(teacher).encode(["a cat sat", "Ärger", "a cat sat"]).shape == (3, 4)
     with pytest.raises(NoVector, match=r"the text of 1 row \('ärger'\) has none"):
         FilesEncoder(teacher).encode(["a cat sat", "ärger"])
@@ -283,7 +283,7 @@ def test_bad_rows_are_refused_before_a_shard_is_written(
     texts = write_texts(workspace, "three", [f"text {row}" for row in range(3)], rows_per_shard=2)
     write(tmp_path / "bad.parquet")
     with pytest.raises(BadInput, match=message):
-        build_store(workspace, Store(texts, find_vectors(str(tmp_path / "bad.parquet"))), local=True)
+        build_stores(workspace, [Store(texts, find_vectors(str(tmp_path / "bad.parquet")))], local=True)
     assert not list((workspace.root / "stores").glob("*/*"))
 
 
@@ -318,7 +318,7 @@ def test_rows_without_a_good_vector_may_be_left_out(workspace: Workspace, tmp_pa
     texts = write_texts(workspace, "four", [f"text {row}" for row in range(4)], rows_per_shard=2)
     without([[1.0, 0.0], [NAN, 1.0], [0.6, 0.8]])(tmp_path / "some.parquet")
     store = Store(texts, find_vectors(str(tmp_path / "some.parquet"), incomplete=True))
-    build_store(workspace, store, local=True)
+    build_stores(workspace, [store], local=True)
     assert verify_store(workspace.path(store)) == []
     manifest, left_out = (
         read_json(workspace.path(store) / f"{name}.json") for name in ("manifest", "quarantine")
@@ -330,7 +330,7 @@ def test_rows_without_a_good_vector_may_be_left_out(workspace: Workspace, tmp_pa
     np.testing.assert_allclose(reader.gather(reader.rows), [[1.0, 0.0], [0.6, 0.8]], atol=1e-3)
     others = write_texts(workspace, "others", ["none", "of these"])
     with pytest.raises(BadInput, match=r"2 rows \('none', 'of these'\) of 2"):
-        build_store(workspace, replace(store, texts=others), local=True)
+        build_stores(workspace, [replace(store, texts=others)], local=True)
 
 
 def test_the_same_vector_twice_counts_once(
@@ -341,7 +341,7 @@ def test_the_same_vector_twice_counts_once(
     pq.write_table(table(["a", "b", "a", "b"], vectors), tmp_path / "1.parquet")
     pq.write_table(table(["a"], np.array([[0.999999, 2e-3]], np.float32)), tmp_path / "2.parquet")
     store = Store(texts, find_vectors(str(tmp_path / "?.parquet")))
-    build_store(workspace, store, local=True)
+    build_stores(workspace, [store], local=True)
     assert "5 vectors read, 0 of other texts, 3 repeated" in capsys.readouterr().err
     assert open_store(workspace, store).gather(np.arange(3)).tolist() == [[1, 0], [0, 1], [1, 0]]
 

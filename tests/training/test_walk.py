@@ -34,7 +34,7 @@ from stillhouse.experiments.vocabulary import word_vectors
 from stillhouse.objectives.information_bottleneck import InformationBottleneck, SupervisedBottleneck
 from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.transformer import TransformerStudent
-from stillhouse.teachers.embedding import build_store
+from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.streamed_shards import StreamedShards
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training import checkpoint, fit, follower, local, walk, worker
@@ -125,7 +125,7 @@ def test_a_node_that_holds_few_shards_trains_the_same_student(
     texts = write_texts(own, "many", sentences(150, 5), rows_per_shard=20)
     store = Store(texts, teacher, max_length=32)
     plan = distil(examples=Examples({"text": texts}, AllRows()), stores={"text": store}, shard_window=2)
-    build_store(own, store, local=True)
+    build_stores(own, [store], local=True)
     own.publish(texts)
     shutil.copytree(tmp_path / "mounted", tmp_path / "copy")
     held: list[int] = []

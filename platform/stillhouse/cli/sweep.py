@@ -1,6 +1,6 @@
 """`stillhouse sweep METHOD`: search a method's hyper-parameters, and deliver the best student."""
 
-from argparse import SUPPRESS, ArgumentParser, Namespace, _SubParsersAction
+from argparse import ArgumentParser, Namespace, _SubParsersAction
 
 from stillhouse.cli.arguments import add_declared, add_experiment, add_method, add_where, new_command
 from stillhouse.cli.parsed_values import root_of
@@ -41,8 +41,6 @@ def add_search(command: ArgumentParser) -> None:
         "register": "name in the MLflow registry",
     }
     add_declared(search, Search, declared, **texts)
-    for flag, name in (("--asha", "asha"), ("--no-asha", "none")):
-        search.add_argument(flag, dest="scheduler", action="store_const", const=name, help=SUPPRESS)
 
 
 def _one_of(names: list[str]) -> str:

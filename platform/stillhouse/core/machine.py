@@ -4,6 +4,8 @@ import contextlib
 import os
 import platform
 import socket
+import sys
+import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -89,6 +91,16 @@ def variables_set(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+@contextlib.contextmanager
+def script_left_out() -> Iterator[None]:
+    """Let processes that are spawned in a block not run the user's script again, which may have no guard."""
+    script, sys.modules["__main__"] = sys.modules["__main__"], types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
 
 
 def ranks_on_loopback() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 import sys
 import types
 import typing
@@ -84,7 +85,8 @@ def _class_of(hint: Any) -> type[Any] | None:
 
 
 def _named(hint: Any) -> str:
-    return getattr(hint, "__name__", str(hint)) if not typing.get_args(hint) else str(hint)
+    whole = str(hint) if typing.get_args(hint) else getattr(hint, "__name__", str(hint))
+    return re.sub(r"\w[\w.]*\.(?=\w)", "", whole)
 
 
 def _fit_items(value: Any, origin: Any, arguments: tuple[Any, ...]) -> Any:

@@ -24,6 +24,11 @@ D = TypeVar("D", bound=DataKind[Any])
 _SHORTEST = 3
 """Tokens of the shortest text: two marks and a word."""
 COMPUTE = ("auto", "float32", "bfloat16")
+_REMEDIES = {
+    "teacher": "Give the name or the folder of a model, or TeacherChoice(…).",
+    "student": "Give TransformerChoice(checkpoint=…), or another choice of a student.",
+    "data": "Give kinds of data, such as Sentences(texts=[…]) and Pairs(rows=[…]).",
+}
 
 
 def default_student() -> StudentChoice:
@@ -80,7 +85,7 @@ class Experiment:
             object.__setattr__(self, "teacher", TeacherChoice(self.teacher))
         if isinstance(self.data, DataKind):
             object.__setattr__(self, "data", (self.data,))
-        check_types(self, "")
+        check_types(self, "", **_REMEDIES)
         require(
             self.teacher.weight == 1,
             "teacher.weight must go with several teachers",

@@ -280,9 +280,7 @@ class Preparation:
 
     def make(self, *asked: object) -> None:
         """Make the stages, suites or stores that are asked for, and what they read; nothing else."""
-        stores = of_kind(Store, missing(asked, self.workspace.finished))
-        decided = ((each, self.runtimes.decide(each)) for each in stores)
-        self._decided |= {each.fingerprint: chosen for each, chosen in decided if chosen != each}
+        self.decide(*asked)
         asked = self.settled(asked)
         stores = reached(Store, *asked)
         if stores:  # `store gc` keeps what an experiment reads.
@@ -290,6 +288,16 @@ class Preparation:
             if not has_note(note):
                 write_note(note, {"stores": [canonical(part) for part in stores]})
         get(asked, self.workspace, **self.embedding.resources())
+
+    def decide(self, *asked: object) -> None:
+        """Choose the runtimes of the stores that are still to be made."""
+        stores = of_kind(Store, missing(asked, self.workspace.finished))
+        decided = ((each, self.runtimes.decide(each)) for each in stores)
+        self._decided |= {each.fingerprint: chosen for each, chosen in decided if chosen != each}
+
+    def settled_setting(self) -> Setting:
+        """The setting as it is named once the runtimes are decided, with the rows that there are now."""
+        return counted(self.settled(self.setting), self.workspace)
 
     def settled(self, value: T) -> T:
         """The same with the runtimes of the stores that were made; suites search what a pool has sampled."""
@@ -305,7 +313,7 @@ class Preparation:
         began = time.monotonic()
         self.make(*asked)
         seconds = time.monotonic() - began
-        setting = counted(self.settled(self.setting), self.workspace)
+        setting = self.settled_setting()
         refit = self.refit and counted(self.settled(self.refit), self.workspace)
         facts, said = self.facts_of(setting), tuple(self.understood)
         publish_notes(self.workspace)

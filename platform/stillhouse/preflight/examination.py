@@ -22,9 +22,10 @@ from stillhouse.preflight.lengths import cut_texts
 from stillhouse.preflight.missing_prompts import missing_prompts
 from stillhouse.preflight.planned import Planned, read, sketched
 from stillhouse.preflight.resolution import dev_resolution
-from stillhouse.preflight.same_space import same_space
 from stillhouse.preflight.trained_weights import student_weights, teacher_weights
 from stillhouse.preflight.vectors import TeacherRun, cosine_scale, endpoint_cosines, stored_vectors
+from stillhouse.students.head import dimension_of
+from stillhouse.training.teacher_space import SEVERAL, why_outside
 from stillhouse.values.data import Teacher
 
 SECONDS = 30.0
@@ -116,3 +117,15 @@ def checked(check: str, run: Callable[[], list[Finding]]) -> list[Finding]:
         return run()
     except BadInput as error:
         return [Finding(check, ERROR, str(error))]
+
+
+def same_space(planned: Planned) -> list[Finding]:
+    """Say whether the student will live in its teacher's space."""
+    if len(planned.teacher.members) > 1:
+        reason, where = SEVERAL, "the space of its teachers"
+    else:
+        dimension = dimension_of(planned.teacher)
+        reason = why_outside(planned.stage, dimension)
+        where = f"its teacher's {dimension}-d space"
+    answer = f"no, {reason}" if reason else "yes, so its queries can search the teacher's documents"
+    return [Finding("space", NOTE, f"this student lives in {where}: {answer}.")]

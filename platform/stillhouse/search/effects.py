@@ -1,4 +1,4 @@
-"""Through which terms of a loss each searched hyper-parameter acts, derived from the plans of a search."""
+"""What plans tell of a search before it begins: values without effect, refused points, and missed rungs."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -9,6 +9,7 @@ import numpy as np
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec, canonical
+from stillhouse.search.schedulers import unmet
 from stillhouse.search.shared_stages import first_point
 from stillhouse.search.space import Space, ends_of
 from stillhouse.search.trial import Context
@@ -138,3 +139,24 @@ def _term(objective: Spec[Any], path: str) -> str | None:
     acts_through: Mapping[str, str] = target.acts_through
     above = [known for known in acts_through if path == known or path.startswith(f"{known}.")]
     return acts_through[max(above, key=len)] if above else None
+
+
+def refusals(space: Space, context: Context) -> str:
+    """Say how many points of the space the method refuses, and the first reason; empty if it refuses none."""
+    points = list(space.sample())
+    reasons = [reason for reason in map(context.refusal, points) if reason]
+    if not reasons:
+        return ""
+    every = "points" if len(points) == space.points else "points drawn from it"
+    return f"{len(reasons)} of {len(points)} {every} are refused, and not tried: {reasons[0]}"
+
+
+def missed_rungs(space: Space, context: Context, scheduler: str) -> str:
+    """Say how many rungs fall on another evaluation; empty if each has its own."""
+    missed = unmet(context.plan(first_point(space)), len(context.points))
+    if not missed:
+        return ""
+    return (
+        f"{missed} of {len(context.points)} points at which {scheduler} judges fall on another evaluation: "
+        "these stages have too few steps"
+    )

@@ -17,6 +17,12 @@ OUT_OF_MEMORY = "out of memory"
 _KEPT = ("weights_sha256",)
 
 
+def no_memory_for(values: Mapping[str, Any]) -> str:
+    """The reason of a trial whose hyper-parameters did not fit."""
+    sizes = [f" with {name}={size}" for name, size in values.items() if name.endswith("batch_size")]
+    return f"{OUT_OF_MEMORY}{','.join(sizes)}"
+
+
 @dataclass(frozen=True)
 class TrialRecord:
     """One trial of a study.

@@ -62,7 +62,8 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]
         unstopped = [trial.number for trial in past if trial.state in ("COMPLETE", "RUNNING")]
         self._protected = set(unstopped[:at_least_full])
         for trial in past:
-            self._fill(trial)
+            for examples, value in sorted(trial.curve.items()):
+                self._judge(trial.number, {"examples_seen": examples, objective: value})
 
     def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
         """A trial is about to run; Tune calls this again when it retries one."""
@@ -76,12 +77,9 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]
         return str(self.STOP if stopped else self.CONTINUE)
 
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: Mapping[str, Any]) -> None:
-        """Note that a trial ended or was stopped."""
-        number = _number(trial)
-        if result.get("finished") and is_finite(result.get(self._objective)):
-            self._rule.completed(number)
-        else:
-            self._protected.discard(number)
+        """Protect another trial instead of one that failed or was stopped."""
+        if not (result.get("finished") and is_finite(result.get(self._objective))):
+            self._protected.discard(_number(trial))
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
         """A trial failed; Tune may add it again."""
@@ -97,12 +95,6 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]
             return False
         self._reached[number] = examples  # type: ignore[assignment]
         return self._rule.stops(number, int(examples) - self._before, float(value))  # type: ignore[arg-type]
-
-    def _fill(self, trial: TrialRecord) -> None:
-        for examples, value in sorted(trial.curve.items()):
-            self._judge(trial.number, {"examples_seen": examples, self._objective: value})
-        if trial.state == "COMPLETE":
-            self._rule.completed(trial.number)
 
 
 def _number(trial: Any) -> int:

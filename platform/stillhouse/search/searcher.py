@@ -16,9 +16,11 @@ trial at a time (without a limit Tune requests the next trial while one runs) a 
 proposes exactly what an undisturbed one does.
 """
 
+import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +32,16 @@ from stillhouse.core.errors import require
 from stillhouse.core.redaction import redacted
 from stillhouse.search.options import CHANGES_COST
 from stillhouse.search.optuna_params import decode, distributions, encode
-from stillhouse.search.proposals import propose
-from stillhouse.search.records import OUT_OF_MEMORY, REPORT, TrialRecord, attributes, is_finite, record
-from stillhouse.search.samplers import Search, load_sampler
+from stillhouse.search.records import (
+    OUT_OF_MEMORY,
+    REPORT,
+    TrialRecord,
+    attributes,
+    is_finite,
+    no_memory_for,
+    record,
+)
+from stillhouse.search.samplers import LARGEST_GRID, Search, load_sampler
 from stillhouse.search.space import Space
 from stillhouse.search.studies import SEARCH, copy_attributes, open_study
 from stillhouse.search.study_backup import back_up_study
@@ -207,12 +216,8 @@ class StudySearcher(Searcher):  # type: ignore[misc]
 
     def _refusing(self) -> Refusal:
         """Return what says why a point cannot be tried: it cannot be planned, or is too large."""
-        reasons = [(trial, trial.user_attrs.get(REPORT, {}).get("reason", "")) for trial in self._all()]
-        too_large = [
-            (decode(trial.params, self._space), reason)
-            for trial, reason in reasons
-            if trial.state == TrialState.FAIL and reason.startswith(OUT_OF_MEMORY)
-        ]
+        reasons = [(each.hyper_parameters, each.reason or "") for each in self.records()]
+        too_large = [(values, reason) for values, reason in reasons if reason.startswith(OUT_OF_MEMORY)]
 
         def refusal(point: Mapping[str, Any]) -> str:
             if self._refusal is not None and (reason := self._refusal(point)):
@@ -301,13 +306,55 @@ class ExplainErrors(Callback):  # type: ignore[misc]
     def __init__(self, searcher: StudySearcher) -> None:
         self._searcher = searcher
 
+    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Try a point only once more after a memory monitor has killed its process."""
+        if _LOW_MEMORY in _last_failure(trial):
+            trial.run_metadata.num_failures = trial.max_failures
+
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Read the error file; Tune calls this after the searcher's `on_trial_complete`."""
-        # `trial.get_error()` looks in a place to which the file is copied only later.
-        file = trial.error_file
-        if not file or not Path(file).exists() or "trial" not in trial.config:
-            return
-        lines = Path(file).read_text(errors="replace").splitlines()
-        messages = [line.strip() for line in lines if line.strip() and not line[0].isspace()]
-        if messages:
-            self._searcher.explain(trial.config["trial"], messages[-1])
+        failure = _last_failure(trial)
+        messages = [line.strip() for line in failure.splitlines() if line.strip() and not line[0].isspace()]
+        if messages and "trial" in trial.config:
+            killed = _LOW_MEMORY in failure
+            reason = no_memory_for(trial.config["hyper_parameters"]) if killed else messages[-1]
+            self._searcher.explain(trial.config["trial"], reason)
+
+
+_LOW_MEMORY = "killed due to the node running low on memory"
+"""Ray's words for a process that its memory monitor has ended."""
+
+
+def _last_failure(trial: Any) -> str:
+    # `trial.get_error()` looks in a place to which the file is copied only later.
+    file = Path(trial.error_file or "")
+    return file.read_text(errors="replace").rpartition("Failure # ")[2] if file.is_file() else ""
+
+
+_key = partial(json.dumps, sort_keys=True)
+
+
+def propose(name: str, search: Search) -> dict[str, Any] | None:
+    """Propose a point that was not tried before, and is not refused.
+
+    Returns:
+        The point, or None when every such point of the space has been tried.
+    """
+    space = search.space
+    tried = {_key(trial.params) for trial in search.past}
+    if space.points is not None and len(tried) >= space.points:
+        return None
+
+    def fits(point: dict[str, Any]) -> bool:
+        return not search.refused({**space.fixed, **point})
+
+    known: dict[str, Any] | None = None
+    for point in load_sampler(name).candidates(search):
+        if _key(encode(point, space)) in tried:
+            known = point
+        elif fits(point):
+            return point
+    if space.points is None or space.points > LARGEST_GRID:
+        return known
+    grid = load_sampler("grid").candidates(search)
+    return next((point for point in grid if _key(encode(point, space)) not in tried and fits(point)), None)

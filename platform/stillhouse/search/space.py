@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 
 from stillhouse.core.errors import BadInput, nearest, refusing, require
 from stillhouse.core.identity import fingerprint
-from stillhouse.search.domains import Categorical, Domain, Float, Int, domain, frozen
+from stillhouse.search.domains import Categorical, Domain, Float, Int, cast_domain, cast_point, domain, frozen
 from stillhouse.search.experiment_file import SEARCH_KEYS, load_base, load_search, mapping_at
-from stillhouse.search.hyper_parameter_types import cast_domain, cast_point
 
 __all__ = ["Categorical", "Domain", "Float", "Int", "Space", "check", "load_space"]
 

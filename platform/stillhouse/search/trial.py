@@ -15,7 +15,7 @@ from stillhouse.core.remotes import Remote
 from stillhouse.experiments.teacher_weights import weighted
 from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.search.options import SweepOptions
-from stillhouse.search.records import OUT_OF_MEMORY
+from stillhouse.search.records import no_memory_for
 from stillhouse.search.schedulers import points_of, with_points
 from stillhouse.training.progress import Diverged, Evaluation
 from stillhouse.training.walk import run
@@ -128,8 +128,7 @@ def attempted(work: Callable[[], str | None], values: Mapping[str, Any]) -> str:
     except Exception as error:
         mistake = mistake_in(error)
         if out_of_memory(error):
-            sizes = {name: size for name, size in values.items() if name.endswith("batch_size")}
-            return f"{OUT_OF_MEMORY}{', '.join(f' with {name}={size}' for name, size in sizes.items())}"
+            return no_memory_for(values)
         if isinstance(mistake, Hindered):
             raise mistake from error
         log.warning("failed with %s", values, exc_info=True)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ray import tune
+from ray.air.execution._internal.actor_manager import RayActorManager
+from ray.exceptions import OutOfMemoryError, RayActorError
 from ray.tune import Callback
 from ray.tune.execution import class_cache
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
@@ -19,7 +21,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.redaction import names_secret
 from stillhouse.evaluation.serving_cost import latency_ms
 from stillhouse.methods import load_method
-from stillhouse.search.looks import missed_rungs, refusals
+from stillhouse.search.effects import missed_rungs, refusals
 from stillhouse.search.observer import Observer
 from stillhouse.search.options import LATENCY, SIZE, SweepOptions
 from stillhouse.search.published_sweep import PublishedSweep
@@ -105,7 +107,8 @@ class ReportEnds(Callback):  # type: ignore[misc]
         if record.state != "RUNNING":
             self._first_reasons.append(record.reason or "")
         if (ended := len(self.observer.over)) < self.trials:
-            tell(f"{ended} of {self.trials} trials of the {self.observer.search} have ended")
+            have = "has" if ended == 1 else "have"
+            tell(f"{ended} of {self.trials} trials of the {self.observer.search} {have} ended")
 
     on_trial_error = on_trial_complete
 
@@ -137,6 +140,7 @@ def _tune(
 ) -> None:
     scratch = folder / "tune"
     keep_credentials_here()
+    RayActorManager._actor_task_failed = _task_failed
     # Tune lets one trial of a searcher wait for resources, and so a cluster grow by one node at a time.
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(slots())
     shutil.rmtree(scratch, ignore_errors=True)
@@ -160,6 +164,15 @@ def _tune(
     )
     tuner.fit()
     shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _task_failed(self: RayActorManager, tracked_actor_task: Any, exception: Exception) -> None:
+    """Take a process that a memory monitor killed for a lost one: Tune knows no such error, and would end."""
+    killed = isinstance(exception, OutOfMemoryError)
+    _failed(self, tracked_actor_task, RayActorError(error_msg=str(exception)) if killed else exception)
+
+
+_failed = RayActorManager._actor_task_failed
 
 
 def keep_credentials_here() -> None:
@@ -234,7 +247,7 @@ def _examples_before(context: Context, values: dict[str, Any]) -> int:
 
 def _announce(options: SweepOptions, budget: int, known: int, left: int, title: str) -> str:
     size = "ranges" if options.space.points is None else f"{options.space.points:,} points"
-    start = f"{known} trials known, {max(left, 0)} to run" if known else f"{left} trials"
+    start = f"{known} known, {max(left, 0)} to run" if known else f"{left} trial{'s' if left != 1 else ''}"
     count = len(options.space.domains)
     names = f"{count} hyper-parameter{'s' if count != 1 else ''} (section {options.space.section}, {size})"
     return f"{title}: {options.sampler} over {names}, {start}, {budget:,} examples each"

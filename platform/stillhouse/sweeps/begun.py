@@ -155,7 +155,7 @@ def changes_since(options: SweepOptions, begun: Mapping[str, Any]) -> str:
         base = load_base(file)
         found += _changed_space(options.space, base.values, load_search(file))
         found.append(differences(stated(experiment_of(base.experiment)), stated(options.experiment)))
-    return ", ".join(filter(None, found)) or "no field does, but the files of the data or the package"
+    return ", ".join(filter(None, found))
 
 
 def search_in_sweep(file: Path) -> dict[str, Any]:

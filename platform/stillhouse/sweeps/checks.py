@@ -27,9 +27,8 @@ from stillhouse.methods import (
     probe,
     with_defaults,
 )
-from stillhouse.search.domains import frozen
+from stillhouse.search.domains import cast_point, frozen
 from stillhouse.search.experiment_file import load_base, load_search
-from stillhouse.search.hyper_parameter_types import cast_point
 from stillhouse.search.keywords import Search
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.samplers import load_sampler

@@ -9,10 +9,9 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.methods import name_of
 from stillhouse.preflight.finding import NOTE, WARNING, Finding
-from stillhouse.search.effects import idle_in
+from stillhouse.search.effects import idle_in, missed_rungs, refusals
 from stillhouse.search.experiment_file import load_search
 from stillhouse.search.keywords import Search
-from stillhouse.search.looks import missed_rungs, refusals
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.trial import context_of
 from stillhouse.students.head import dimension_of

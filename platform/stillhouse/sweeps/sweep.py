@@ -69,7 +69,10 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
             data = Preparation(
                 options.experiment, workspace, options.embedding, options.refresh, found=teacher
             )
-            prepared = data.finish(*asked_by(options, data))
+            asked = asked_by(options, data)
+            data.decide(*asked)
+            _same_sweep(options, _parts(options, data.settled_setting()), early=True)
+            prepared = data.finish(*asked)
         clock.add(READING, -prepared.embedding_s)
         clock.add(EMBEDDING, prepared.embedding_s)
         if prepared.summary:
@@ -140,7 +143,7 @@ def open_sweep(options: SweepOptions, prepared: Prepared, workspace: Workspace) 
     Raises:
         BadInput: The sweep of this name has another space or other data.
     """
-    parts = {**_search_parts(options), "setting": canonical(prepared.setting)}
+    parts = _parts(options, prepared.setting)
     folder = sweep_folder(options)
     remove_leftovers(folder)
     begun = _same_sweep(options, parts)
@@ -175,8 +178,11 @@ def check_same_sweep(options: SweepOptions) -> None:
     _same_sweep(options, _search_parts(options))
 
 
-def _same_sweep(options: SweepOptions, parts: dict[str, Any]) -> bool:
-    """Return whether the sweep was begun with these parts; refused if it was begun with others."""
+def _same_sweep(options: SweepOptions, parts: dict[str, Any], *, early: bool = False) -> bool:
+    """Return whether the sweep was begun with these parts; refused if it was begun with others.
+
+    ``early``, before all data is made, its name may still change, so that only other fields are refused.
+    """
     path = sweep_folder(options) / SWEEP_NOTE
     begun = read_note(path, "")
     if begun is None:
@@ -185,10 +191,12 @@ def _same_sweep(options: SweepOptions, parts: dict[str, Any]) -> bool:
         return False
     known, identity = begun["identity"], _identity(parts)
     other = [name for name in identity if identity[name] != known.get(name)]
-    if other:
+    changes = changes_since(options, begun) if other else ""
+    named = changes or "no field does, but the files of the data or the package"
+    if other and (changes or not early):
         raise BadInput(
             f"a sweep must be resumed as it was begun, but the {' and the '.join(other)} of sweep "
-            f"{options.name!r} differs: {changes_since(options, begun)}. "
+            f"{options.name!r} differs: {named}. "
             f"Give another --name, or remove {path.parent}."
         )
     return True
@@ -200,6 +208,10 @@ def _search_parts(options: SweepOptions) -> dict[str, Any]:
         "method": f"{options.method}/{options.preset}",
         "search": search_of(options),
     }
+
+
+def _parts(options: SweepOptions, setting: Setting) -> dict[str, Any]:
+    return {**_search_parts(options), "setting": canonical(setting)}
 
 
 def _identity(parts: dict[str, Any]) -> dict[str, str]:

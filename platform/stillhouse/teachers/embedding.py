@@ -10,7 +10,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -68,11 +68,6 @@ def resolve_compute(device: str = "cpu", compute: str = "auto") -> str:
             "compute=float32 (another store), or a machine with AVX512-BF16, AMX or a recent GPU."
         )
     return compute
-
-
-def build_store(workspace: Workspace, store: Store, **where: Any) -> None:
-    """Embed one text table; see `build_stores`, whose keyword arguments it takes."""
-    build_stores(workspace, [store], **where)
 
 
 def build_stores(

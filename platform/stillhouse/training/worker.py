@@ -23,7 +23,7 @@ from stillhouse.cluster.slots import RoomWatch, room_watched
 from stillhouse.core.artifacts import Workspace, locked
 from stillhouse.core.distributed import end_rank
 from stillhouse.core.errors import BadInput, mistake_in
-from stillhouse.core.machine import ranks_on_loopback, variables_set
+from stillhouse.core.machine import ranks_on_loopback, script_left_out, variables_set
 from stillhouse.training.fit import OnEvaluation
 from stillhouse.training.local import fetch_start, fit_here
 from stillhouse.training.progress import Diverged, Stopped
@@ -136,13 +136,14 @@ def fit_distributed_local(task: RankTask, device: str = "cpu") -> None:
     # Otherwise every rank prints that no parameter was unused.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     with tempfile.TemporaryDirectory(prefix="stillhouse-") as folder, variables_set(ranks_on_loopback()):
-        ranks = torch.multiprocessing.start_processes(  # type: ignore[attr-defined, no-untyped-call]
-            _local_rank,
-            (owned, device, f"file://{folder}/ranks"),
-            nprocs=task.where.workers,
-            join=False,
-            start_method=START_METHOD,
-        )
+        with script_left_out():
+            ranks = torch.multiprocessing.start_processes(  # type: ignore[attr-defined, no-untyped-call]
+                _local_rank,
+                (owned, device, f"file://{folder}/ranks"),
+                nprocs=task.where.workers,
+                join=False,
+                start_method=START_METHOD,
+            )
         while not ranks.join(grace_period=_GRACE_SECONDS):
             pass
 

@@ -16,7 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.machine import cores
+from stillhouse.core.machine import cores, script_left_out
 from stillhouse.corpora.pydocs.docstrings import docstrings, paragraphs
 from stillhouse.corpora.pydocs.prose import outline, readable, sentences
 from stillhouse.corpora.tables import write_texts
@@ -167,7 +167,9 @@ def _read_files(paths: Sequence[Path]) -> Generator[FileContent, None, None]:
     fresh = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, fresh, signal.signal, (signal.SIGINT, signal.SIG_IGN))
     try:
-        yield from pool.map(_read_file, paths, chunksize=20)
+        with script_left_out():
+            contents = pool.map(_read_file, paths, chunksize=20)
+        yield from contents
     finally:
         pool.shutdown(cancel_futures=True)
 

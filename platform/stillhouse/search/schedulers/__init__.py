@@ -31,10 +31,6 @@ class Rule(Protocol):
         """
         ...
 
-    def completed(self, number: int) -> None:
-        """Take note that a trial ran to its end, with however many examples."""
-        ...
-
 
 class SchedulerModule(Protocol):
     """The contract of a scheduler's module.

@@ -58,6 +58,3 @@ class SuccessiveHalving:
             self._ray.on_trial_add(None, trial)
         decision = self._ray.on_trial_result(None, trial, {"examples": examples, "value": value})
         return bool(decision == ASHAScheduler.STOP)
-
-    def completed(self, number: int) -> None:
-        """Nothing to note: rungs hold reported evaluations only."""

@@ -60,6 +60,3 @@ class Hyperband:
         """Return whether the trial's bracket stops it."""
         bracket = self.bracket_of(number)
         return bracket < len(self._brackets) and self._brackets[bracket].stops(number, examples, value)
-
-    def completed(self, number: int) -> None:
-        """Nothing to note: rungs hold reported evaluations only."""

@@ -21,7 +21,7 @@ import torch
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
-from stillhouse.core.machine import variables_set
+from stillhouse.core.machine import script_left_out, variables_set
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.core.types import Encoder
 from stillhouse.corpora.tables import sample_of
@@ -72,7 +72,8 @@ class Bench(NamedTuple):
         pool = ProcessPoolExecutor(self.processes, multiprocessing.get_context("spawn"))
         try:
             with variables_set({**variables, "TOKENIZERS_PARALLELISM": "false"}), pool:
-                each = [pool.submit(function, self, *arguments) for _ in range(self.processes)]
+                with script_left_out():
+                    each = [pool.submit(function, self, *arguments) for _ in range(self.processes)]
                 return [one.result() for one in each]
         except BrokenProcessPool:
             raise BadInput(

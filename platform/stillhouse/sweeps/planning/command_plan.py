@@ -27,6 +27,7 @@ from stillhouse.sweeps.forecast import (
     DELIVERY,
     EMBEDDING,
     READING,
+    SEARCH,
     Forecast,
     Remaining,
     seconds_of_parts,
@@ -137,8 +138,8 @@ class Plan:
 
 def _timed(row: Mapping[str, Any]) -> dict[str, Any]:
     """A line of times in words."""
-    seconds = {"time" if n == "hours" else n: 3600 * v if n == "hours" else v for n, v in row.items()}
-    return {name: duration(value) if isinstance(value, float) else value for name, value in seconds.items()}
+    seconds = {**row, "hours": 3600 * row["hours"]}.items()
+    return {"time" if n == "hours" else n: duration(v) if isinstance(v, float) else v for n, v in seconds}
 
 
 def _printed(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -265,7 +266,8 @@ class _Planner:
         found = seconds_of_parts(work, paces, model_s=seconds_per_model(self.workspace))
         assert found is not None, "every kind of stage has run here or was timed"
         found[DELIVERY] /= speed
-        seconds = {READING: self.known.unread_s, EMBEDDING: taught / speed / teachers, **found}
+        parts = found if self.options else {"training": found[SEARCH]}
+        seconds = {READING: self.known.unread_s, EMBEDDING: taught / speed / teachers, **parts}
         return {
             "where": "here" if (nodes, speed) == (1, 1) else f"on {nodes} nodes, {speed:g} x as fast",
             **({"trials": self._trials} if self.options else {}),

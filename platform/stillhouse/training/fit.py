@@ -331,7 +331,7 @@ class _Loop:
             shown = ", ".join(f"{name}={mean:.4g}" for name, mean in means.items())
             raise Diverged(
                 f"{self.stage.label}: the loss must be finite, but at step {at.step} of "
-                f"{self.batching.steps} (learning rate {rate:.3g}) it was not: {shown}."
+                f"{self.batching.steps} (learning rate {rate:.3g}) it was not: {shown}. Lower the rate."
             )
         self._lap()
         seen = self.batching.examples_after(at.step) - self.batching.examples_after(at.logged_step)
@@ -347,9 +347,10 @@ class _Loop:
                 lambda: measure(self.module, self.stage, self.table, self.device, evaluate, self.held_out)
             )
         if collapsed is not None:
+            why, of = collapsed.partition(": ")[2], self.batching.steps
             raise Diverged(
-                f"{self.stage.label}: the student collapsed by step {self.progress.step} of "
-                f"{self.batching.steps} (learning rate {self._rate(-1):.3g}): {collapsed}"
+                f"{self.stage.label}: the student collapsed by step {self.progress.step} of {of} (learning "
+                f"rate {self._rate(-1):.3g}): {why}. Lower the rate."
             )
         evaluation = self.progress.note(self.stage, self.batching, metrics)
         if metrics:

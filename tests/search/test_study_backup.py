@@ -64,6 +64,7 @@ def test_a_damaged_study_is_replaced_by_its_backup(
     aside = list(tmp_path.glob("quarantine/study.db"))
     assert len(aside) == (how != "missing"), "the damaged file is kept"
     resumed = searcher(tmp_path)
+    assert "RUNNING" not in {each.state for each in resumed.records()}, "the last one that ended is in it"
     drive(resumed)
     assert sequence(resumed) == undisturbed
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stillhouse.evaluation.items import Items, Part
-from stillhouse.preflight.resolution import resolution
+from stillhouse.preflight.limits import resolution
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.trial import Context
 from stillhouse.sweeps.dev_apart import against_best, apart_lines
@@ -84,7 +84,7 @@ def test_the_items_of_the_best_evaluation_are_kept(tmp_path: Path) -> None:
 )
 def test_what_a_dev_split_can_show(count: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = {"docsearch": {"count": count, "unit": "queries"}, "other": {"count": 9, "unit": "pairs"}}
-    monkeypatch.setattr("stillhouse.preflight.resolution.figure_facts", lambda *_: facts)
+    monkeypatch.setattr("stillhouse.preflight.limits.figure_facts", lambda *_: facts)
     workspace: Any = None
     one: Any = (None,)
     assert resolution(DevSuite(one, select="x"), "docsearch_cosine_mrr@10", workspace) == said

@@ -9,22 +9,21 @@ import torch
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
-from stillhouse.core.machine import available_memory
+from stillhouse.core.machine import available_memory, describe_machine
 from stillhouse.corpora.reading.understood import recorded
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.methods import Method
-from stillhouse.preflight.bank import full_bank
 from stillhouse.preflight.contrast import labelled_saturation, saturation
-from stillhouse.preflight.device import device_used
 from stillhouse.preflight.disk_and_memory import disk_space, memory, student_size, teacher_bytes
-from stillhouse.preflight.finding import ERROR, NOTE, Finding, from_the_worst
+from stillhouse.preflight.finding import ERROR, NOTE, WARNING, Finding, from_the_worst
 from stillhouse.preflight.lengths import cut_texts
+from stillhouse.preflight.limits import dev_resolution, full_bank
 from stillhouse.preflight.missing_prompts import missing_prompts
 from stillhouse.preflight.planned import Planned, read, sketched
-from stillhouse.preflight.resolution import dev_resolution
 from stillhouse.preflight.trained_weights import student_weights, teacher_weights
 from stillhouse.preflight.vectors import TeacherRun, cosine_scale, endpoint_cosines, stored_vectors
 from stillhouse.students.head import dimension_of
+from stillhouse.teachers.embedding import resolve_compute
 from stillhouse.training.teacher_space import SEVERAL, why_outside
 from stillhouse.values.data import Teacher
 
@@ -129,3 +128,24 @@ def same_space(planned: Planned) -> list[Finding]:
         where = f"its teacher's {dimension}-d space"
     answer = f"no, {reason}" if reason else "yes, so its queries can search the teacher's documents"
     return [Finding("space", NOTE, f"this student lives in {where}: {answer}.")]
+
+
+def device_used(planned: Planned, *, workers: int = 1) -> list[Finding]:
+    """Say where teacher and students will run, and what of this machine will lie idle."""
+    device, compute, machine = planned.device, planned.compute, describe_machine(1)
+    where = f"{machine['cores']} cores of {machine['cpu']}" if device == "cpu" else device
+    where = torch.cuda.get_device_name(device) if device.startswith("cuda") else where
+    processes = "1 training process" if workers == 1 else f"{workers} training processes"
+    found = f"teacher and students run on {device} ({where}) in {compute}, with {processes}."
+    findings = [Finding("device", NOTE, found)]
+    gpus = torch.cuda.device_count()
+    if gpus and device == "cpu":
+        idle = f"{gpus} GPUs are there, and none is used." if gpus > 1 else "a GPU is there, and is not used."
+        findings.append(Finding("device", WARNING, idle, "Leave --device out, or give --device cuda."))
+    elif gpus > workers:
+        idle = f"{gpus} GPUs are there, of which training uses {workers}."
+        findings.append(Finding("device", NOTE, idle, f"Give --workers {gpus} to train on all of them."))
+    if planned.experiment.compute == "float32" and resolve_compute(device) == "bfloat16":
+        slow = f"{device} multiplies bfloat16 faster, but the experiment asks for float32."
+        findings.append(Finding("device", NOTE, slow, "Leave --compute out to use bfloat16."))
+    return findings

@@ -14,9 +14,9 @@ from stillhouse.experiments.fields import changed
 from stillhouse.experiments.preparation import Preparation
 from stillhouse.experiments.teacher_placement import Embedding
 from stillhouse.methods import Method, kinds_read
-from stillhouse.preflight.bank import full_bank
 from stillhouse.preflight.examination import at_start
 from stillhouse.preflight.finding import print_concerns
+from stillhouse.preflight.limits import full_bank
 from stillhouse.preflight.planned import texts_of
 from stillhouse.reports.layout import table_lines
 from stillhouse.search.experiment_file import Summary

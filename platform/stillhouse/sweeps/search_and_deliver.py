@@ -15,7 +15,7 @@ from stillhouse.evaluation.retrieval import DocSearch, LocalSearch, start_search
 from stillhouse.evaluation.search.indexes import APPROXIMATE, chosen_index
 from stillhouse.experiments.fields import stated
 from stillhouse.experiments.preparation import Prepared
-from stillhouse.preflight.resolution import resolution
+from stillhouse.preflight.limits import resolution
 from stillhouse.search.effects import without_idle
 from stillhouse.search.observer import Observer, open_tracker
 from stillhouse.search.options import SweepOptions

@@ -18,9 +18,9 @@ from stillhouse.experiments.sentence_tables import AGREEMENT
 from stillhouse.experiments.teacher_weights import is_weight, weighted
 from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.methods.baselines import MSE, Baseline
-from stillhouse.preflight.bank import full_bank
 from stillhouse.preflight.examination import at_start
 from stillhouse.preflight.finding import print_concerns
+from stillhouse.preflight.limits import full_bank
 from stillhouse.preflight.planned import texts_of
 from stillhouse.search.options import LATENCY, SweepOptions
 from stillhouse.search.published_sweep import PublishedSweep

@@ -20,6 +20,7 @@ from stillhouse.cluster.ray_data import as_list, from_list, streaming
 from stillhouse.cluster.resources import grows, in_all, teacher_actors
 from stillhouse.cluster.running import require_usable_gpu
 from stillhouse.core.artifacts import Workspace
+from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, mistake_in, require
 from stillhouse.core.watchdog import Watchdog
 from stillhouse.teachers.build_state import Build
@@ -202,6 +203,7 @@ def through_ray(
             batch_format="pyarrow",
             compute=ray.data.ActorPoolStrategy(size=actors),
             runtime_env={"env_vars": _environment(first.threads)},
+            **_able_nodes(first),
             **per_actor,
         )
         try:
@@ -243,6 +245,25 @@ class _TeacherActor:
             watchdog.feed()
             shard = self._embedders(number, index, ids, offsets, lambda _: watchdog.feed())
         return pa.table({"number": [number], **{name: [value] for name, value in shard._asdict().items()}})
+
+
+def _able_nodes(work: Work) -> dict[str, dict[str, str]]:
+    """Keep actors off the nodes that lack a store's precision, where others have it; a line names them."""
+    import ray
+
+    kind, node_id = torch.device(work.device).type, "ray.io/node-id"
+    room = "GPU" if kind == "cuda" else "CPU"
+    nodes = {each["NodeID"]: each for each in ray.nodes() if each["Alive"] and each["Resources"].get(room)}
+    if work.store.compute != "bfloat16" or len(nodes) < 2:
+        return {}
+    task = ray.remote(num_cpus=0)(_has_bfloat16)
+    asked = [task.options(label_selector={node_id: node}).remote(kind) for node in nodes]
+    lacking = [node for node, able in zip(nodes, ray.get(asked), strict=True) if not able]
+    if not 0 < len(lacking) < len(nodes):
+        return {}
+    where = ", ".join(nodes[node]["NodeManagerAddress"] for node in lacking)
+    say(f"  no teacher runs on {where}, without bfloat16: --compute float32 takes every node")
+    return {"label_selector": {node_id: f"!in({','.join(lacking)})"}}
 
 
 def _environment(threads: int) -> dict[str, str]:

@@ -71,10 +71,6 @@ def _own_texts(options: Options) -> dict[str, list[str]]:
     reading = reading_of(source, wanted)
     texts = list(reading.usable(read_texts(source, wanted, reading=reading)))
     reading.understood(len(texts)).say()
-    require(
-        len(texts) >= (count or 2),
-        "--texts must have at least two texts, and as many as --count asks for",
-        texts=len(texts),
-        count=count,
-    )
+    rule = "--texts must have at least two texts, and as many as --count asks for"
+    require(len(texts) >= (count or 2), rule, texts=len(texts), count=count)
     return {reading.label: texts}

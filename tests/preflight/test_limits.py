@@ -6,8 +6,8 @@ import pytest
 
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Prepared
-from stillhouse.preflight.bank import full_bank
 from stillhouse.preflight.finding import print_concerns
+from stillhouse.preflight.limits import full_bank
 from stillhouse.preflight.planned import texts_of
 from stillhouse.search.trial import Context
 from stillhouse.training.where import Where

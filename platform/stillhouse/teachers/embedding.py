@@ -178,15 +178,13 @@ def through_ray(
     works: list[Work], missing: list[tuple[int, int]], actors: int
 ) -> Iterator[tuple[int, Shard]]:
     """Embed shards by Ray Data, in a pool of actors."""
-    import ray
+    import ray.data
 
     if not ray.is_initialized():
         raise BadInput(
             "Ray must be running before a store is built with it. Call ray.init first, or build with "
             "local=True."
         )
-    import ray.data
-
     with streaming():
         first = works[missing[0][0]]
         actors = _worth_starting(first, actors, len(missing))

@@ -24,6 +24,7 @@ from stillhouse.evaluation.retrieval import (
     start_search_pool,
     unit,
 )
+from stillhouse.evaluation.search import indexes
 from stillhouse.evaluation.search.exact import TILE, Ranking, merge, shards
 from stillhouse.evaluation.search.indexes import chosen_index
 from stillhouse.evaluation.search.passage_vectors import write_vectors
@@ -208,7 +209,9 @@ def test_an_index_that_misses_passages_says_how_many(workspace: Workspace, colle
 
 
 def test_auto_takes_faiss_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [chosen_index("auto", threads)[0] for threads in (1, 2)] == ["flat", "exact"]
+    for cpu, chosen in (("AMD EPYC 9R14", ["flat", "exact"]), ("Intel(R) Xeon(R)", ["exact", "exact"])):
+        monkeypatch.setattr(indexes, "describe_machine", lambda threads, cpu=cpu: {"cpu": cpu})
+        assert [chosen_index("auto", threads)[0] for threads in (1, 2)] == chosen
     assert chosen_index("exact", 1)[0] == "exact"
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert chosen_index("auto", 1) == ("exact", "since FAISS is not installed")

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.machine import describe_machine
 from stillhouse.core.types import FloatArray, IntArray
 from stillhouse.evaluation.search.exact import NOTHING_TO_SEARCH, TILE, Ranking, require_finite
 from stillhouse.evaluation.search.index_options import IndexChoice, parse_index
@@ -115,12 +116,14 @@ def build_index(choice: IndexChoice, files: Vectors, *, seed: int = 0) -> Built:
 def chosen_index(index: str, threads: int) -> tuple[str, str]:
     """Choose what ``auto`` stands for, and say why; any other index is kept.
 
-    The rule: FAISS on one thread, torch on several (docs/benchmarks.md, Dev queries).
+    The rule: FAISS on one thread, torch on several and on Intel processors (docs/benchmarks.md, Dev queries).
     """
     if index != AUTO:
         return index, "as selection.index says"
     if importlib.util.find_spec("faiss") is None:
         return EXACT, "since FAISS is not installed"
+    if "Intel" in str(describe_machine(threads)["cpu"]):
+        return EXACT, "since torch is faster on Intel processors"
     if threads == 1:
         return "flat", "since FAISS is not slower on one thread"
     return EXACT, f"since torch is faster on {threads} threads"

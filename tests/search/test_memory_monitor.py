@@ -25,7 +25,7 @@ def trainable(config: dict[str, Any]) -> None:
     batch = config["hyper_parameters"]["batch_size"]
     with Path(config["tries"]).open("a") as file:
         file.write(f"{batch}\n")
-    held = []
+    held: list[bytearray] = []
     while batch >= 64 and len(held) < 80:
         held.append(bytearray(os.urandom(1000)) * (GB // 10_000))
         time.sleep(0.05)
@@ -38,6 +38,7 @@ def main(folder: Path) -> None:
     from ray import tune
     from ray._common.utils import get_system_memory
     from ray._private.utils import get_used_memory
+    from ray.air.execution._internal.actor_manager import RayActorManager
 
     from stillhouse.search import tuner
 
@@ -48,7 +49,7 @@ def main(folder: Path) -> None:
         folder / "study.db", space, sampler="grid", trials=3, objective="q", full_budget=8, slots=lambda: 1
     )
     ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False, _temp_dir=str(folder))
-    tuner.RayActorManager._actor_task_failed = tuner._task_failed
+    RayActorManager._actor_task_failed = tuner._task_failed
     run = tune.RunConfig(
         storage_path=str(folder / "tune"),
         verbose=0,

@@ -37,8 +37,8 @@ def augment(
     For pairs, the first text, the second text and both are varied in turn. The random draws depend only on
     the seed, the row's position and the copy. New rows are `UNLABELLED`, since the teacher labels them.
 
-    It stops after ``limit`` new rows; with 0 there is no limit. All first copies are made before any second
-    copy. SRA stops at 800 000 rows for SST-2 and MRPC.
+    At most ``limit`` new rows are made (0: no limit), and every row is copied once before any row is copied
+    twice. SRA stops at 800 000 rows for SST-2 and MRPC.
 
     Raises:
         BadInput: If ``copies < 1`` or ``limit < 0``.

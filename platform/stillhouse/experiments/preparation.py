@@ -278,9 +278,13 @@ class Preparation:
                 setting = setting.having(type(kind), kind.reader.complete(value, self))
         return counted(setting, self.workspace)
 
-    def make(self, *asked: object) -> None:
-        """Make the stages, suites or stores that are asked for, and what they read; nothing else."""
-        self.decide(*asked)
+    def make(self, *asked: object, check: Callable[[Setting], object] | None = None) -> None:
+        """Make the stages, suites or stores that are asked for; ``check`` may refuse the setting before."""
+        stores = of_kind(Store, missing(asked, self.workspace.finished))
+        decided = ((each, self.runtimes.decide(each)) for each in stores)
+        self._decided |= {each.fingerprint: chosen for each, chosen in decided if chosen != each}
+        if check is not None:
+            check(self.settled_setting())
         asked = self.settled(asked)
         stores = reached(Store, *asked)
         if stores:  # `store gc` keeps what an experiment reads.
@@ -288,12 +292,6 @@ class Preparation:
             if not has_note(note):
                 write_note(note, {"stores": [canonical(part) for part in stores]})
         get(asked, self.workspace, **self.embedding.resources())
-
-    def decide(self, *asked: object) -> None:
-        """Choose the runtimes of the stores that are still to be made."""
-        stores = of_kind(Store, missing(asked, self.workspace.finished))
-        decided = ((each, self.runtimes.decide(each)) for each in stores)
-        self._decided |= {each.fingerprint: chosen for each, chosen in decided if chosen != each}
 
     def settled_setting(self) -> Setting:
         """The setting as it is named once the runtimes are decided, with the rows that there are now."""
@@ -308,10 +306,10 @@ class Preparation:
         value = swapped(value, Store, lambda store: self._decided.get(store.fingerprint, store))
         return swapped(value, DevSuite, lambda suite: swapped(suite, Pool, sampled))
 
-    def finish(self, *asked: object) -> Prepared:
+    def finish(self, *asked: object, check: Callable[[Setting], object] | None = None) -> Prepared:
         """Make what is asked for, and count what there is then; see `make`."""
         began = time.monotonic()
-        self.make(*asked)
+        self.make(*asked, check=check)
         seconds = time.monotonic() - began
         setting = self.settled_setting()
         refit = self.refit and counted(self.settled(self.refit), self.workspace)

@@ -69,10 +69,10 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
             data = Preparation(
                 options.experiment, workspace, options.embedding, options.refresh, found=teacher
             )
-            asked = asked_by(options, data)
-            data.decide(*asked)
-            _same_sweep(options, _parts(options, data.settled_setting()), early=True)
-            prepared = data.finish(*asked)
+            prepared = data.finish(
+                *asked_by(options, data),
+                check=lambda setting: _same_sweep(options, _parts(options, setting), early=True),
+            )
         clock.add(READING, -prepared.embedding_s)
         clock.add(EMBEDDING, prepared.embedding_s)
         if prepared.summary:
@@ -181,7 +181,7 @@ def check_same_sweep(options: SweepOptions) -> None:
 def _same_sweep(options: SweepOptions, parts: dict[str, Any], *, early: bool = False) -> bool:
     """Return whether the sweep was begun with these parts; refused if it was begun with others.
 
-    ``early``, before all data is made, its name may still change, so that only other fields are refused.
+    If ``early``, some data is still to be made and the setting may change: only other fields are refused.
     """
     path = sweep_folder(options) / SWEEP_NOTE
     begun = read_note(path, "")

@@ -5,6 +5,7 @@ import dataclasses
 import errno
 import http.server
 import json
+import math
 import os
 import shutil
 import signal
@@ -383,9 +384,10 @@ def test_a_remote_that_is_away_for_minutes_is_waited_for_and_a_line_says_so(
 ) -> None:
     remote = remote_at(str(tmp_path))
     assert remote is not None
-    monkeypatch.setattr(remotes, "_LATER", 0.001)
-    monkeypatch.setattr(remotes, "_said_away", [-1.0])
-    monkeypatch.setenv(remotes.PATIENCE, "0.025")
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    monkeypatch.setattr(remotes, "_said_away", [-math.inf])
+    monkeypatch.setenv(remotes.PATIENCE, "900")
     failures = [OSError("AWS Error NETWORK_CONNECTION")] * 6
 
     def action() -> str:
@@ -395,6 +397,7 @@ def test_a_remote_that_is_away_for_minutes_is_waited_for_and_a_line_says_so(
 
     assert remote._patiently(action) == "answered"
     assert capsys.readouterr().err.count("does not answer (AWS Error NETWORK_CONNECTION)") == 1
+    assert len(slept) == 6 and all(30 <= seconds <= 45 for seconds in slept[3:])
     monkeypatch.setenv(remotes.PATIENCE, "0")
     failures += [OSError("AWS Error NETWORK_CONNECTION")] * 6
     with pytest.raises(Hindered, match="must answer"):

@@ -525,7 +525,7 @@ def test_server_that_refuses_connections_delays_nothing(root: Path) -> None:
     tracker = MLflowTracker("http://127.0.0.1:9", "tests", root / "sweep")
     started = time.monotonic()
     record_all(tracker, range(100))
-    assert time.monotonic() - started < 0.1
+    assert time.monotonic() - started < 0.5
     message = tracker.close(300)
     assert time.monotonic() - started < 10, "nothing listens, so nobody will answer"
     assert "has not accepted 4 entries yet" in message and "\n" not in message

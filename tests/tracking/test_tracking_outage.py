@@ -85,7 +85,7 @@ def test_a_server_that_is_away_at_first_and_then_hangs_loses_nothing(tmp_path: P
         again.trial(3, seconds=0.2)
         assert again.tracker.close(15) == ""
         check(uri, trials=4)
-    assert max(driver.slowest_s, again.slowest_s) < 0.1
+    assert max(driver.slowest_s, again.slowest_s) < 0.5, "the server is asked for a second"
 
 
 @pytest.mark.long
@@ -109,4 +109,4 @@ def test_a_server_that_hangs_dies_and_comes_back_loses_nothing(tmp_path: Path, p
         again.trial(4)
         assert again.tracker.close(15) == ""
         check(uri, trials=5)
-    assert max(driver.slowest_s, again.slowest_s) < 0.1
+    assert max(driver.slowest_s, again.slowest_s) < 0.5, "the server is asked for a second"

@@ -217,8 +217,8 @@ def test_invalid_values_are_refused_before_any_work(experiment: Experiment, tmp_
         stillhouse.compare(root=root)
     with pytest.raises(BadInput, match="Did you mean batch_size"):
         stillhouse.train("mse", experiment, values={"batchsize": 8}, root=root)
-    with pytest.raises(BadInput, match="Did you mean hyperband"):
-        stillhouse.sweep("mse", experiment, scheduler="hyperbnad", root=root)
+    with pytest.raises(BadInput, match="Did you mean asha"):
+        stillhouse.sweep("mse", experiment, scheduler="ahsa", root=root)
     assert not (root / "stores").exists()
 
 
@@ -246,7 +246,7 @@ def test_a_sweep_is_the_same_by_the_interface_and_by_the_command(
         preset="repo",
         trials=5,
         sampler="random",
-        scheduler="hyperband",
+        scheduler="none",
         name="mine",
         root=tmp_path,
         workers=2,
@@ -266,7 +266,7 @@ def test_a_sweep_is_the_same_by_the_interface_and_by_the_command(
         "preset": "repo",
         "trials": 5,
         "sampler": "random",
-        "scheduler": "hyperband",
+        "scheduler": "none",
         "name": "mine",
         "root": tmp_path,
         "workers": 2,

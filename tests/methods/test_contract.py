@@ -237,7 +237,7 @@ def test_ids_are_stable_across_processes(tmp_path: Path) -> None:
     assert other.stdout.split() == [m.plan(m.HyperParameters(), setting()).fingerprint for m in methods]
 
 
-RUNGS = {"asha": (1 / 4,), "hyperband": (1 / 9, 1 / 3)}
+RUNGS = {"asha": (1 / 4,)}
 """Those of docs/operations.md."""
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import io
 import math
-from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +17,6 @@ from stillhouse.core.errors import BadInput
 from stillhouse.search import schedulers
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.scheduler import StudyScheduler
-from stillhouse.search.schedulers import hyperband as hyperband_module
 from stillhouse.search.schedulers import known_schedulers, load_scheduler
 
 FULL = 400
@@ -92,33 +90,6 @@ def test_asha_stops_trials_that_lag_at_a_rung() -> None:
     ]
 
 
-def test_hyperband_compares_trials_of_one_bracket() -> None:
-    rule = hyperband_module.rule(FULL)
-    brackets = [rule.bracket_of(number) for number in range(len(CURVES))]
-    assert brackets == [0, 1, 0, 2, 0, 1, 0, 2, 0]
-    assert ends_of("hyperband") == [
-        ("COMPLETE", 400),
-        ("COMPLETE", 400),
-        ("PRUNED", 200),  # bracket 0, rung 1/3: 0.52 < 0.55
-        ("COMPLETE", 400),
-        ("PRUNED", 100),  # bracket 0, rung 1/9
-        ("COMPLETE", 400),
-        ("PRUNED", 200),  # bracket 0: it was ahead at 1/9
-        ("COMPLETE", 400),  # bracket 2 stops no trial
-        ("COMPLETE", 400),
-    ]
-
-
-def test_hyperband_has_the_published_bracket_sizes() -> None:
-    rule = hyperband_module.rule(729)
-    for rounds in (1, 4):
-        counts = Counter(rule.bracket_of(number) for number in range(17 * rounds))
-        assert counts == {0: 9 * rounds, 1: 5 * rounds, 2: 3 * rounds}
-    assert {rule.bracket_of(number) for number in range(5)} == {0, 1, 2}
-    weak = [number for number in range(17) if rule.bracket_of(number) == 2]
-    assert not any(rule.stops(number, 500, -float(number)) for number in weak)
-
-
 @each_row("name", RULES)
 def test_the_first_successful_trials_reach_the_full_budget(name: str) -> None:
     scheduler_ = scheduler(name, at_least_full=3)
@@ -132,7 +103,7 @@ def test_the_first_successful_trials_reach_the_full_budget(name: str) -> None:
     scheduler_.on_trial_error(None, trial(2))
     ends = {n: play(scheduler_, n, falling[n])[0] for n in (3, 4, 5, 6, 7)}
     assert ends[3] == ends[4] == "COMPLETE"
-    assert ends[6 if name == "hyperband" else 5] == "PRUNED"  # trials 4 and 6 share a bracket
+    assert ends[5] == "PRUNED"
 
 
 def test_a_retried_trial_keeps_its_protection() -> None:
@@ -206,7 +177,6 @@ def test_the_command_line_knows_schedulers_by_name(tiny_model: Path, tmp_path: P
     data = ["--teacher", str(tiny_model), "--corpus", str(tmp_path / "words.txt"), "--root", str(tmp_path)]
     for arguments, name in (
         ([], "asha"),
-        (["--scheduler", "hyperband"], "hyperband"),
         (["--scheduler", "none"], "none"),
     ):
         options = parser().parse_args(["sweep", "mse", *data, *arguments])
@@ -234,7 +204,7 @@ def parser_help(command: str) -> str:
 
 
 def test_schedulers_are_found_by_file_name() -> None:
-    assert known_schedulers() == ["asha", "hyperband", "none"]
+    assert known_schedulers() == ["asha", "none"]
     assert load_scheduler("none").rule(FULL) is None
-    with pytest.raises(BadInput, match=r"unknown scheduler 'hyperbnad'. Did you mean hyperband\?"):
-        load_scheduler("hyperbnad")
+    with pytest.raises(BadInput, match=r"unknown scheduler 'ahsa'. Did you mean asha\?"):
+        load_scheduler("ahsa")

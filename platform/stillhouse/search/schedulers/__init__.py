@@ -37,8 +37,7 @@ class SchedulerModule(Protocol):
 
     ``RUNGS`` are the shares of the budget at which a trial may be stopped, and ``CONTINUES`` is the expected
     share of trials that continue past one. Estimates of time read both; without rungs no trial ends early.
-    Dev evaluations are at ``POINTS``, where a module has them, else at its rungs. All are shares of what a
-    stop can still save (see `stillhouse.methods`, `PRUNABLE_FROM`).
+    Both are of what a stop can still save (see `stillhouse.methods`, `PRUNABLE_FROM`).
     """
 
     RUNGS: tuple[float, ...]
@@ -66,8 +65,7 @@ def load_scheduler(name: str) -> SchedulerModule:
 
 def points_of(name: str) -> tuple[float, ...]:
     """The shares of what a stop can save at which a scheduler needs a dev evaluation."""
-    scheduler = load_scheduler(name)
-    points: tuple[float, ...] = getattr(scheduler, "POINTS", getattr(scheduler, "RUNGS", ()))
+    points: tuple[float, ...] = getattr(load_scheduler(name), "RUNGS", ())
     return points
 
 

@@ -24,29 +24,26 @@ CONTINUES = 1 / REDUCTION
 
 
 def rule(full_budget: int) -> "SuccessiveHalving":
-    """Make the rule with one rung, at 1/4 of the budget."""
-    return SuccessiveHalving(full_budget, GRACE, REDUCTION)
+    """Make the rule."""
+    return SuccessiveHalving(full_budget)
 
 
 class SuccessiveHalving:
-    """Ray's ASHA with one bracket, by trial number.
+    """Ray's ASHA with one bracket and one rung, by trial number.
 
     Args:
         full_budget: Examples of a trial that runs to its end, over all its stages.
-        grace: Share of the budget before which no trial is stopped: the first rung. Each further rung is
-            ``reduction_factor`` times as far.
-        reduction_factor: One trial in this many continues past a rung.
     """
 
-    def __init__(self, full_budget: int, grace: float, reduction_factor: int) -> None:
+    def __init__(self, full_budget: int) -> None:
         self._added: set[int] = set()
         self._ray = ASHAScheduler(
             time_attr="examples",
             metric="value",
             mode="max",
             max_t=full_budget,
-            grace_period=max(1, int(full_budget * grace)),
-            reduction_factor=reduction_factor,
+            grace_period=max(1, int(full_budget * GRACE)),
+            reduction_factor=REDUCTION,
             stop_last_trials=False,
         )
 

@@ -1,5 +1,6 @@
 import json
 import math
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
+from stillhouse.core.types import Batch, Terms
 from stillhouse.core.watchdog import Watchdog
 from stillhouse.training import checkpoint, metrics_log, watch
 from stillhouse.training import fit as loop
@@ -97,6 +99,38 @@ def test_accumulation_without_coupling_changes_nothing(tmp_path: Path) -> None:
     whole, parts = (tensors(tmp_path / name / "student.safetensors") for name in ("whole", "parts"))
     for name in whole:
         torch.testing.assert_close(whole[name], parts[name], rtol=1e-3, atol=1e-5)
+
+
+def test_a_step_that_does_not_fit_is_made_of_smaller_parts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = stage(budget=160, objective=spec(Regress, bank=0), student=spec(Tiny, dropout=0.0))
+    rows, forward, room = table(), Regress.forward, 8
+
+    def limited(self: Regress, student: Any, teacher: Any, batch: Batch) -> Terms:
+        if len(student["text"].embedding_BD) > room:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        terms: Terms = forward(self, student, teacher, batch)
+        return terms
+
+    monkeypatch.setattr(Regress, "forward", limited)
+    fit(plan, rows, tmp_path / "whole")
+    room = 2
+    with pytest.raises(torch.OutOfMemoryError):
+        fit(plan, rows, tmp_path / "coupled")
+    assert "going on" not in capsys.readouterr().err
+    monkeypatch.setattr(Regress, "why_coupled", lambda self: "")
+    fit(plan, rows, tmp_path / "parts")
+    assert re.findall("going on in (.) parts", capsys.readouterr().err) == ["2", "4"]
+    whole, parts = (tensors(tmp_path / name / "student.safetensors") for name in ("whole", "parts"))
+    for name in whole:
+        torch.testing.assert_close(whole[name], parts[name], rtol=1e-3, atol=1e-5)
+    logs = [read_metrics(tmp_path / name / "metrics.jsonl") for name in ("whole", "parts")]
+    one, other = ([line["metrics"]["loss"] for line in lines if "loss" in line["metrics"]] for lines in logs)
+    assert one == pytest.approx(other, rel=1e-4)
+    room = 0
+    with pytest.raises(torch.OutOfMemoryError):
+        fit(plan, rows, tmp_path / "none")
 
 
 def test_the_best_checkpoint_is_kept(tmp_path: Path) -> None:

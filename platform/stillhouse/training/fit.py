@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from stillhouse.core.artifacts import remove_unfinished, write_manifest
-from stillhouse.core.console import warn
+from stillhouse.core.console import say, warn
 from stillhouse.core.distributed import rank, world_size
+from stillhouse.core.errors import out_of_memory
 from stillhouse.core.types import Batch, Terms
 from stillhouse.core.watchdog import Watchdog
 from stillhouse.students.cpu.attention import optimise_for_cpu
@@ -41,7 +42,7 @@ from stillhouse.training.summary import summary
 from stillhouse.training.table import TrainingTable
 from stillhouse.training.term_gradients import PREFIX, TermGradients, measured_at
 from stillhouse.training.watch import Evaluate, measure
-from stillhouse.values.stage import Stage
+from stillhouse.values.stage import TEXTS_TOGETHER, Stage
 
 STUDENT, OBJECTIVE = "student.safetensors", "objective.safetensors"
 CONTROL_EVERY = 10
@@ -166,6 +167,7 @@ class _Loop:
         self.average = WeightAverage(self.module, stage.average) if stage.average else None
         self.meter, self.progress = Meter(), Progress()
         self.save_requested: Callable[[], bool] = lambda: False
+        self.accumulate = stage.accumulate
         self.shares: dict[str, float] = {}
         self.start: dict[str, float] = {}
         self._before: set[int] = set()
@@ -191,23 +193,28 @@ class _Loop:
         watchdog: Watchdog,
     ) -> None:
         """Step until the budget or patience is spent; evaluations may take as long as they want."""
-        upcoming = batches(self.stage, self.table, self.device, self.progress.step, self.batching)
         self._tick = self._saved = time.perf_counter()
-        with contextlib.closing(upcoming):
-            while not self.progress.ended(self.stage, self.batching):
-                watchdog.feed()
-                self._step(upcoming)
-                self._beat()
-                if self._logs_at(self.progress.step):
-                    self._log()
-                if self.shares:
-                    self._write(self.shares)
-                    self.shares = {}
-                if self._evaluation_due(self.progress.step):
-                    watchdog.rest()
-                    self._evaluate(evaluate, on_evaluation)
-                if not self.progress.ended(self.stage, self.batching):
-                    self._control(stop_requested)
+        while not self.progress.ended(self.stage, self.batching):
+            with contextlib.closing(self._upcoming()) as upcoming:
+                while not self.progress.ended(self.stage, self.batching):
+                    watchdog.feed()
+                    if not self._step(upcoming):
+                        break  # The batches are smaller from here on.
+                    self._beat()
+                    if self._logs_at(self.progress.step):
+                        self._log()
+                    if self.shares:
+                        self._write(self.shares)
+                        self.shares = {}
+                    if self._evaluation_due(self.progress.step):
+                        watchdog.rest()
+                        self._evaluate(evaluate, on_evaluation)
+                    if not self.progress.ended(self.stage, self.batching):
+                        self._control(stop_requested)
+
+    def _upcoming(self) -> Generator[Batch, None, None]:
+        stage = dataclasses.replace(self.stage, accumulate=self.accumulate)
+        return batches(stage, self.table, self.device, self.progress.step, self.batching)
 
     def finish(self, evaluate: Evaluate | None) -> None:
         """Write the selected weights, then the manifest; checkpoints are no longer needed.
@@ -273,21 +280,22 @@ class _Loop:
         if any(any_rank(self.device, on_evaluation(evaluation))):
             raise Stopped(f"{evaluation.stage} was stopped early, after {evaluation.examples} examples.")
 
-    def _step(self, upcoming: Iterator[Batch]) -> None:
-        stage = self.stage
+    def _step(self, upcoming: Iterator[Batch]) -> bool:
+        """Make a step; return False where it did not fit the memory and is to be made of smaller parts."""
         for group in self.optimizer.param_groups:
             group["lr"] = self._rate()
         self.module.watching = self._logs_at(self.progress.step + 1)
-        for micro in range(stage.accumulate):
-            with _synchronised(self.wrapped, micro == stage.accumulate - 1):
-                terms = self.wrapped(next(upcoming))
-                loss = torch.stack(list(terms.values())).sum()
-                gradients = self._gradients_of(terms) if micro == 0 else None
-                torch.autograd.backward(loss / stage.accumulate)
-            if gradients is not None:
-                self._note_shares(gradients)
-            named = {f"loss/{name}": term for name, term in terms.items()}
-            self.meter.add({"loss": loss, **named}, share=1 / stage.accumulate)
+        try:
+            losses = [self._backward(upcoming, micro) for micro in range(self.accumulate)]
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error) or not self._divisible():
+                raise
+            losses = []
+        if not losses:
+            self._halve()
+            return False
+        for values in losses:
+            self.meter.add(values, share=1 / self.accumulate)
         self.meter.add({"grad_norm": self._clip()})
         self.meter.step()
         self.optimizer.step()
@@ -295,6 +303,37 @@ class _Loop:
         self.progress.step += 1
         if self.average is not None:
             self.average.update(self.progress.step)
+        return True
+
+    def _backward(self, upcoming: Iterator[Batch], micro: int) -> dict[str, Tensor]:
+        """Add a micro-batch's part of the gradient; return its loss and its terms."""
+        with _synchronised(self.wrapped, micro == self.accumulate - 1):
+            terms = self.wrapped(next(upcoming))
+            loss = torch.stack(list(terms.values())).sum()
+            gradients = self._gradients_of(terms) if micro == 0 else None
+            torch.autograd.backward(loss / self.accumulate)
+        if gradients is not None:
+            self._note_shares(gradients)
+        return {"loss": loss.detach(), **{f"loss/{name}": term.detach() for name, term in terms.items()}}
+
+    def _divisible(self) -> bool:
+        """Whether smaller micro-batches are possible, and change rounding (and dropout's draws) alone."""
+        whole = TEXTS_TOGETHER if self.stage.batch_tokens else self.stage.batch_size
+        return (
+            world_size() == 1
+            and whole % (2 * self.accumulate) == 0
+            and not self.module.objective.why_coupled()
+        )
+
+    def _halve(self) -> None:
+        self.accumulate *= 2
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.device.startswith("cuda"):
+            torch.cuda.empty_cache()
+        say(
+            f"  {self.stage.label}: a step does not fit the memory of {self.device}: going on in "
+            f"{self.accumulate} parts, which changes rounding alone"
+        )
 
     def _gradients_of(self, terms: Terms) -> TermGradients | None:
         """Begin to measure the shares of several terms in the gradient, if this step is one that measures."""
@@ -306,8 +345,8 @@ class _Loop:
         return gradients
 
     def _note_shares(self, gradients: TermGradients) -> None:
-        at_once = self.stage.accumulate == 1
-        shares = gradients.shares(scale=1 / self.stage.accumulate, averaged=at_once)
+        at_once = self.accumulate == 1
+        shares = gradients.shares(scale=1 / self.accumulate, averaged=at_once)
         if shares:
             self.progress.gradient_shares.append(shares)
             self.shares = {f"{PREFIX}{name}": share for name, share in shares.items()}

@@ -1,12 +1,14 @@
-"""Makes artifacts: in one process of a node by a lock of its file, on one node of a cluster by a lease.
+"""Makes artifacts: in one process of a node by a lock of its file, on one of all nodes by a note in a remote.
 
-Nodes that share a file system share its locks. Those that share a remote alone do not see each other's, and
-would make an artifact twice. They ask a named actor of the cluster instead, which frees what a process held
-that has not been heard of for a while. An artifact that two make nevertheless, because that actor was lost,
-is the same bytes twice: leases save work, and nothing relies on them for correctness.
+Nodes that share a file system share its locks. Those that share a remote alone, of one cluster or of several,
+do not see each other's, and would make an artifact twice. So they write there what they make,
+``making/<key>``, and renew it; a note that stays as it is for a while is nobody's. An artifact that two make
+nevertheless is the same bytes twice: notes save work, and nothing relies on them for correctness.
 """
 
 import contextlib
+import itertools
+import json
 import os
 import socket
 import time
@@ -15,8 +17,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from stillhouse.cluster.nodes import HEAD
-from stillhouse.cluster.running import ray_runs
 from stillhouse.core.artifacts import (
     Artifact,
     Workspace,
@@ -26,15 +26,16 @@ from stillhouse.core.artifacts import (
     remove_unfinished,
     write_manifest,
 )
-from stillhouse.core.console import doing, warn
+from stillhouse.core.console import doing
 from stillhouse.core.identity import canonical
+from stillhouse.core.remotes import Remote
 from stillhouse.core.repeating import repeated
 
 LASTS_S = 30.0
-"""Seconds after which a lease is free whose holder was not heard of."""
+"""Seconds after which a note is nobody's that was not renewed."""
 _RENEW_S, _ASK_S = 5.0, 1.0
-_ANSWER_S = 60.0
-_NAME = "stillhouse-leases"
+_SETTLE_S = 0.5
+"""Seconds after which a note is read again: of those who write at once, the last one has it."""
 
 
 def make_once(workspace: Workspace, artifact: Artifact, make: Callable[[Path], dict[str, Any]]) -> Path:
@@ -56,95 +57,54 @@ def make_once(workspace: Workspace, artifact: Artifact, make: Callable[[Path], d
 
 @contextlib.contextmanager
 def making(workspace: Workspace, artifact: Artifact) -> Iterator[None]:
-    """Hold an artifact for whoever makes it; others wait, and then look whether it is finished.
-
-    The other nodes of a cluster are kept out only if the workspace has a remote.
-    """
-    with locked(lock_of(workspace.place(artifact))):
-        if workspace.remote is None or not _on_cluster():
-            yield
-            return
-        with _leased(f"{workspace.remote}/{workspace.key(artifact)}"):
-            yield
-
-
-class Leases:
-    """The holder of each key, and until when it holds it; an actor of the cluster, one call at a time."""
-
-    def __init__(self, lasts_s: float) -> None:
-        self._lasts_s = lasts_s
-        self._held: dict[str, tuple[str, float, str]] = {}
-
-    def take(self, key: str, holder: str, who: str) -> str:
-        """Take a lease, or renew one's own; the answer is empty, or says who holds it."""
-        now = time.monotonic()
-        other, until, name = self._held.get(key, ("", 0.0, ""))
-        if other not in ("", holder) and now < until:
-            return name
-        self._held[key] = holder, now + self._lasts_s, who
-        return ""
-
-    def give(self, key: str, holder: str) -> None:
-        """Free a lease, if it is the holder's."""
-        if self._held.get(key, ("",))[0] == holder:
-            del self._held[key]
-
-
-def _on_cluster() -> bool:
-    """Return whether this process belongs to a Ray cluster of several nodes; Ray is not imported for it."""
-    if not ray_runs():
-        return False
-    import ray
-
-    return len(ray.nodes()) > 1
+    """Hold an artifact for whoever makes it; others wait, and then look whether it is finished."""
+    with locked(lock_of(workspace.place(artifact))), contextlib.ExitStack() as stack:
+        if workspace.remote is not None:
+            stack.enter_context(_noted(workspace.remote, workspace.key(artifact), workspace.root))
+        yield
 
 
 @contextlib.contextmanager
-def _leased(key: str) -> Iterator[None]:
-    """Hold the lease of a key, renewed in the background; without one if the actor does not answer."""
-    holder = uuid.uuid4().hex
-    try:
-        actor = _actor()
-        if other := _ask(actor, key, holder):
-            with doing(f"waiting for {other}, which makes {key.rpartition('/')[2]}"):
-                while _ask(actor, key, holder):
-                    time.sleep(_ASK_S)
-    except Exception as error:
-        warn(f"note: no lease for {key}, so that another node may make it too: {type(error).__name__}")
-        yield
-        return
+def _noted(remote: Remote, key: str, root: Path) -> Iterator[None]:
+    """Say in the remote that this process makes an artifact, once no other does; its lock is held here."""
+    name, place = f"making/{key}", f"{socket.gethostname()}:{root}"
+    own = {"holder": uuid.uuid4().hex, "who": f"process {os.getpid()} of {socket.gethostname()}"}
+    times = itertools.count()
 
+    def renew() -> None:
+        remote.write(name, json.dumps({**own, "place": place, "renewed": next(times)}).encode())
+
+    while True:
+        _wait_for_others(remote, name, place)
+        renew()
+        time.sleep(_SETTLE_S)
+        if _read(remote, name).get("holder") == own["holder"]:
+            break
     try:
-        # A lease that is not renewed costs another node's time, and no result.
-        with repeated(lambda: _ask(actor, key, holder), every_s=_RENEW_S, name="lease"):
+        with repeated(renew, every_s=_RENEW_S, name="lease"):
             yield
     finally:
-        with contextlib.suppress(Exception):
-            actor.give.remote(key, holder)
+        remote.remove(name)
 
 
-def _ask(actor: Any, key: str, holder: str) -> str:
-    import ray
+def _wait_for_others(remote: Remote, name: str, place: str) -> None:
+    """Wait until a note is removed, or nobody renews it; whoever wrote one at this place has ended."""
+    with contextlib.ExitStack() as said:
+        seen: dict[str, Any] = {}
+        since = 0.0
+        while (found := _read(remote, name)) and found.get("place") != place:
+            if found != seen:
+                said.close()
+                said.enter_context(doing(f"waiting for {found.get('who')}, which makes {Path(name).name}"))
+                seen, since = found, time.monotonic()
+            elif time.monotonic() - since > LASTS_S:
+                return
+            time.sleep(_ASK_S)
 
-    who = f"process {os.getpid()} of {socket.gethostname()}"
-    return str(ray.get(actor.take.remote(key, holder, who), timeout=_ANSWER_S))
 
-
-def _actor() -> Any:
-    """The cluster's actor, started by whoever asks first; it stays as long as the cluster."""
-    import ray
-
-    on_head = {HEAD: 0.001} if any(HEAD in node["Resources"] for node in ray.nodes() if node["Alive"]) else {}
-    return (
-        ray.remote(Leases)
-        .options(
-            name=_NAME,
-            namespace=_NAME,
-            lifetime="detached",
-            get_if_exists=True,
-            num_cpus=0,
-            resources=on_head,
-            max_restarts=-1,
-        )
-        .remote(LASTS_S)
-    )
+def _read(remote: Remote, name: str) -> dict[str, Any]:
+    """A note; empty if there is none that can be read."""
+    with contextlib.suppress(ValueError):
+        found = json.loads(remote.read(name) or b"{}")
+        return found if isinstance(found, dict) else {}
+    return {}

@@ -198,7 +198,7 @@ class _Loop:
             with contextlib.closing(self._upcoming()) as upcoming:
                 while not self.progress.ended(self.stage, self.batching):
                     watchdog.feed()
-                    if not self._step(upcoming):
+                    if self._step(upcoming):
                         break  # The batches are smaller from here on.
                     self._beat()
                     if self._logs_at(self.progress.step):
@@ -281,7 +281,7 @@ class _Loop:
             raise Stopped(f"{evaluation.stage} was stopped early, after {evaluation.examples} examples.")
 
     def _step(self, upcoming: Iterator[Batch]) -> bool:
-        """Make a step; return False where it did not fit the memory and is to be made of smaller parts."""
+        """Make a step; return True where it did not fit the memory and is to be made of smaller parts."""
         for group in self.optimizer.param_groups:
             group["lr"] = self._rate()
         self.module.watching = self._logs_at(self.progress.step + 1)
@@ -293,7 +293,7 @@ class _Loop:
             losses = []
         if not losses:
             self._halve()
-            return False
+            return True
         for values in losses:
             self.meter.add(values, share=1 / self.accumulate)
         self.meter.add({"grad_norm": self._clip()})
@@ -303,7 +303,7 @@ class _Loop:
         self.progress.step += 1
         if self.average is not None:
             self.average.update(self.progress.step)
-        return True
+        return False
 
     def _backward(self, upcoming: Iterator[Batch], micro: int) -> dict[str, Tensor]:
         """Add a micro-batch's part of the gradient; return its loss and its terms."""

@@ -21,8 +21,9 @@ FIXED = {"distil_batch_size": 16, "finetune_batch_size": 16}
 
 @pytest.fixture(autouse=True)
 def called_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run cluster tasks as plain calls."""
+    """Run cluster tasks as plain calls, and teachers in this process."""
     monkeypatch.setattr(shared_module, "call", lambda function, *arguments, need: function(*arguments))
+    monkeypatch.setattr(shared_module, "teacher_actors", lambda device: 0)
 
 
 def space(**domains: Any) -> Space:

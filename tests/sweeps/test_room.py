@@ -71,6 +71,22 @@ def separate(workspace: Workspace, tmp_path: Path) -> Workspace:
     return Workspace(workspace.root, remote_at(str(tmp_path / "remote")))
 
 
+def test_a_gpu_is_reserved_where_there_is_room_too(
+    node: OtherNode, workspace: Workspace, setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "has_room_here", lambda need: True)
+    places: list[Need] = []
+
+    def call(function: Any, *given: Any, need: Need) -> Any:
+        places.append(need)
+        return function(*given)
+
+    monkeypatch.setattr(room, "call", call)
+    for need in (Need(), Need(workers=2, gpus=1.0)):
+        assert Room(workspace, need, setting).call("measuring", len, "ab") == 2
+    assert [(need.workers, need.gpus) for need in places] == [(1, 1.0)]
+
+
 def test_what_another_node_writes_is_brought_here_and_is_nowhere_else(
     node: OtherNode, separate: Workspace, setting: Setting, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

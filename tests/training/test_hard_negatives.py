@@ -3,7 +3,7 @@
 import dataclasses
 import pickle
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,10 @@ import torch
 from rows import each_row
 from torch.nn import functional
 
+from stillhouse.cluster.ray_data import ModelPool, Part
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput
+from stillhouse.core.types import ValueArray
 from stillhouse.corpora.tables import open_rows, open_texts, open_values, write_rows, write_texts
 from stillhouse.experiments.fields import fields
 from stillhouse.experiments.kinds.pairs import Pairs
@@ -22,7 +24,7 @@ from stillhouse.experiments.labelled_pairs import with_negatives
 from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training import hard_negatives
-from stillhouse.training.hard_negatives import Miner, build_mined, first_of_equal
+from stillhouse.training.hard_negatives import build_mined, first_of_equal
 from stillhouse.training.negative_selection import known_positives, nearest
 from stillhouse.values.data import Examples, Given, Mined, Model, Store, TextTable
 from stillhouse.values.mining import Mining
@@ -223,25 +225,23 @@ def test_mining_resumes_and_parts_may_be_mined_elsewhere(
     pairs = [(f"{text} query", text) for text in answers]
     made: list[int] = []
 
-    def backwards(miner: Miner, until: int) -> Callable[[list[int]], Any]:
-        def parts(starts: list[int]) -> Any:
+    class Backwards(ModelPool):
+        def parts(self, opened: Callable[[str], Part], starts: list[int]) -> Iterator[tuple[int, ValueArray]]:
             for start in reversed(starts):
-                if len(made) == until:
+                if len(made) == self.actors:
                     raise KeyboardInterrupt
                 made.append(start)
-                yield start, pickle.loads(pickle.dumps(miner)).part(start)
-
-        return parts
+                yield start, pickle.loads(pickle.dumps(opened))(self.device)(start)
 
     examples = planned(pairs, negatives=2, sampling="random", **FREE)
     with pytest.raises(KeyboardInterrupt):
-        build_mined(workspace, examples, spread=lambda miner: backwards(miner, 2))
+        build_mined(workspace, examples, pool=Backwards(2, "cpu", 1))
     assert made == [32, 24] and not workspace.finished(examples)
     reported: list[tuple[int, int]] = []
     build_mined(
         workspace,
         examples,
-        spread=lambda miner: backwards(miner, 9),
+        pool=Backwards(9, "cpu", 1),
         progress=lambda done, all: reported.append((done, all)),
     )
     assert made == [32, 24, 16, 8, 0] and reported == [(20, 36), (28, 36), (36, 36)]

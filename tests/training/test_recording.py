@@ -1,13 +1,18 @@
 """Logits of a fine-tuned teacher's head, recorded once and read by a student's stage."""
 
 import dataclasses
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+from local_ray import local_ray
 from stand_ins import equal_or_not  # type: ignore[import-not-found]
 
+from stillhouse.cluster.ray_data import ModelPool
 from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.core.devices import has_device
+from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
 from stillhouse.corpora.tables import open_rows, open_values
 from stillhouse.losses.heads import ClassificationHead
@@ -94,3 +99,21 @@ def test_a_killed_recording_resumes_and_repeats_no_rows(
     monkeypatch.undo()
     again = recorded(dataclasses.replace(teacher, label="teacher"))
     assert again.fingerprint == examples.fingerprint
+
+
+@pytest.mark.ray
+def test_a_pool_records_the_same_with_devices_of_its_own(
+    workspace: Workspace, teacher: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "ROWS_AT_ONCE", 10)
+    run(teacher, workspace, where=WHERE)
+    examples = recorded(teacher)
+    build_recorded(workspace, examples)
+    expected = np.array(open_values(workspace, examples)["logits"])
+    shutil.rmtree(workspace.path(examples))
+    with local_ray(2, gpus=1):
+        if not has_device("cuda"):  # A process of the pool has reserved Ray's GPU, which is not there.
+            with pytest.raises(BadInput, match="a node must offer GPUs that torch can use"):
+                build_recorded(workspace, examples, pool=ModelPool(2, "cuda", 1))
+        build_recorded(workspace, examples, pool=ModelPool(2, "cpu", 1))
+    np.testing.assert_allclose(open_values(workspace, examples)["logits"], expected, atol=1e-6)

@@ -1,12 +1,81 @@
 """Ray Data as this package uses it: errors as they were raised, nothing printed, arrays in Arrow's lists."""
 
 import contextlib
+import functools
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from stillhouse.cluster.running import require_usable_gpu
+from stillhouse.core.errors import mistake_in
+from stillhouse.core.types import ValueArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+Part = Callable[[int], ValueArray]
+"""Maps the first row of a part to the values of its rows."""
+
+
+@dataclass(frozen=True)
+class ModelPool:
+    """Processes of Ray that run a model, each with its own device.
+
+    Attributes:
+        actors: The most processes.
+        device: ``cpu``, or ``cuda`` for a GPU each.
+        threads: Threads, and reserved CPUs, of each.
+    """
+
+    actors: int
+    device: str
+    threads: int
+
+    def parts(self, opened: Callable[[str], Part], starts: list[int]) -> Iterator[tuple[int, ValueArray]]:
+        """Make the parts from some first rows on, and yield each when it is there.
+
+        Args:
+            opened: Opens a model on a device, once in each process.
+            starts: The first row of each part.
+        """
+        import ray.data
+        import torch
+
+        on_gpu = torch.device(self.device).type == "cuda"
+        with streaming():
+            items = [{"start": start} for start in starts]
+            made = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
+                _PartMaker,
+                fn_constructor_args=(opened, self),
+                batch_size=1,
+                compute=ray.data.ActorPoolStrategy(min_size=1, max_size=min(self.actors, len(starts))),
+                num_cpus=max(1, self.threads),
+                num_gpus=int(on_gpu),
+            )
+            try:
+                for batch in made.iter_batches(batch_size=1):
+                    yield int(batch["start"][0]), batch["part"][0]
+            except Exception as error:
+                raise mistake_in(error) or error from None
+
+
+class _PartMaker:
+    def __init__(self, opened: Callable[[str], Part], pool: ModelPool) -> None:
+        self._opened, self._pool = opened, pool
+
+    @functools.cached_property
+    def _part(self) -> Part:
+        """The model, opened for the first part: Ray says of an error before it that the actor died."""
+        import torch
+
+        torch.set_num_threads(max(1, self._pool.threads))
+        require_usable_gpu(self._pool.device)
+        return self._opened(self._pool.device)
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        (start,) = batch["start"].tolist()
+        return {"start": [start], "part": [self._part(start)]}
 
 
 @contextlib.contextmanager

@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-from stillhouse.cluster.resources import Need, call
+from stillhouse.cluster.resources import Need, call, cluster_device, teacher_actors
 from stillhouse.core.console import say
-from stillhouse.core.devices import resolve_device, usable_device
 from stillhouse.core.errors import require
 from stillhouse.search.space import Space
 from stillhouse.search.trial import Context
 from stillhouse.training.follower import PlanFollower
-from stillhouse.training.inputs import record
+from stillhouse.training.inputs import get
 from stillhouse.training.progress import Diverged
 from stillhouse.training.walk import run
 from stillhouse.values.data import Examples, Recorded, Scored
@@ -40,14 +39,10 @@ def build_shared(context: Context, space: Space, need: Need) -> list[Stage]:
     for examples in shared_recordings(context, space):
         if not workspace.finished(examples):
             say(f"  recording {examples.label}, which all trials share")
-            call(_record, examples, context, need=need)
+            device = cluster_device(context.where.device)
+            actors = teacher_actors(device)
+            get([examples], workspace, device=device, threads=context.where.threads, actors=actors)
     return stages
-
-
-def _record(examples: Examples, context: Context) -> None:
-    """Record the teacher's output for every example."""
-    device = usable_device(resolve_device(context.where.device))
-    record(examples, context.workspace, device=device)
 
 
 def build_stage(stage: Stage, context: Context) -> str:

@@ -22,8 +22,8 @@ Result = TypeVar("Result")
 class Room:
     """A node with the resources of one worker of a trial: this one if it has them, else another.
 
-    Vectors in files are where the driver is, so a sweep with such a teacher stays there. ``need`` are the
-    resources of one trial.
+    A GPU is reserved in any case. Vectors in files are where the driver is, so a sweep with such a teacher
+    stays there. ``need`` are the resources of one trial.
     """
 
     def __init__(self, workspace: Workspace, need: Need, setting: Setting) -> None:
@@ -60,7 +60,7 @@ class Room:
     def _is_here(self) -> bool:
         in_files = any(each.imported for each in self._setting.teacher.members)
         if in_files or has_room_here(self._need):
-            return True
+            return in_files or not self._need.gpus
         say("  what follows runs on another node, since this one has less than a trial needs")
         return False
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from stillhouse.cluster.leases import make_once
+from stillhouse.cluster.ray_data import ModelPool, Part
 from stillhouse.core.artifacts import Workspace, write_array
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import FloatArray, IntArray
@@ -22,7 +23,7 @@ from stillhouse.evaluation.search.index_options import parse_index
 from stillhouse.evaluation.search.indexes import build_index, search_index
 from stillhouse.teachers.store import open_vectors
 from stillhouse.training.negative_selection import known_positives, nearest, nearest_of
-from stillhouse.training.resumable_parts import Make, in_parts
+from stillhouse.training.resumable_parts import in_parts
 from stillhouse.values.data import Examples, Mined
 
 if TYPE_CHECKING:
@@ -109,6 +110,10 @@ class Miner:
         """Mine several parts, one after another."""
         return ((start, self.part(start, device)) for start in starts)
 
+    def opened(self, device: str) -> Part:
+        """Return `part` on a device."""
+        return partial(self.part, device=device)
+
     def _tiles(self, device: str) -> Iterator[tuple[int, Tensor]]:
         for number, block in enumerate(self.passages.blocks()):
             yield number * PASSAGE_TILE, torch.from_numpy(block).to(device)
@@ -148,7 +153,7 @@ def build_mined(
     *,
     device: str = "cpu",
     progress: Callable[[int, int], None] | None = None,
-    spread: Callable[[Miner], Make] | None = None,
+    pool: ModelPool | None = None,
 ) -> None:
     """Mine the negatives of examples whose origin is `Mined`, unless finished; other processes wait for it.
 
@@ -156,8 +161,7 @@ def build_mined(
     counted in the manifest. Of passages with equal texts (see `dedup_key`) the first is the only candidate,
     and equal queries have each other's positives. A killed process loses one part.
 
-    What ``spread`` returns mines a miner's parts in other processes, in any order; None mines them in this
-    process.
+    The processes of a pool mine the parts, or this one if there is none.
 
     Raises:
         BadInput: No pair has enough negatives, or the pairs or stores are missing.
@@ -169,7 +173,7 @@ def build_mined(
 
     def make(folder: Path) -> dict[str, Any]:
         miner, embedded = _miner(workspace, rule)
-        parts = spread(miner) if spread else lambda starts: miner.parts(starts, device)
+        parts = partial(pool.parts, miner.opened) if pool else lambda starts: miner.parts(starts, device)
         found = np.asarray(in_parts(folder, len(miner.query), miner.at_once, parts, progress), np.int64)
         return _written(workspace, folder, miner, found, embedded)
 

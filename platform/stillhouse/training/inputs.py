@@ -1,23 +1,18 @@
 """One function makes what stages and suites read: `get` finds what is missing, and makes that alone."""
 
-from collections.abc import Iterable, Iterator
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
 
+from stillhouse.cluster.ray_data import ModelPool
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import Progress, say
-from stillhouse.core.errors import mistake_in
 from stillhouse.corpora.tokens import build_tokens
 from stillhouse.evaluation.pool import Pool, build_pool
 from stillhouse.teachers.embedding import build_stores
-from stillhouse.training.hard_negatives import Miner, build_mined
+from stillhouse.training.hard_negatives import build_mined
 from stillhouse.training.pair_scores import build_scored
 from stillhouse.training.recording import build_recorded
 from stillhouse.values.data import Examples, Mined, Recorded, Store, TokenTable
 from stillhouse.values.graph import missing, of_kind
-
-if TYPE_CHECKING:
-    from stillhouse.core.types import IntArray
 
 
 def get(
@@ -28,12 +23,12 @@ def get(
     Args:
         values: Stages, whose inputs are made, suites, stores, examples, or whatever else names such.
         workspace: Where everything is found and put.
-        device: Device of the teacher.
+        device: Device of the models.
         threads: Threads per process.
-        actors: Processes of Ray that hold the teacher; 0 works in this process. The outputs of a model over
-            rows take the resources of a training: with actors they are left to whoever trains.
+        actors: Processes of Ray that hold a model, each with a device of its own; 0 works in this process.
     """
     found = missing(values, workspace.finished)
+    pool = ModelPool(actors, device, threads) if actors else None
     if stores := of_kind(Store, found):
         _embed(stores, workspace, device=device, threads=threads, actors=actors)
     for each in found:
@@ -41,18 +36,22 @@ def get(
             build_pool(workspace, each)
         elif isinstance(each, TokenTable):
             build_tokens(workspace, each)
-        elif isinstance(each, Examples) and isinstance(each.origin, Mined):
-            _mine(each, each.origin, workspace, device, threads, on_ray=actors > 0)
-        elif isinstance(each, Examples) and not actors:
-            record(each, workspace, device=device)
+        elif isinstance(each, Examples):
+            _build_examples(each, workspace, device, pool)
 
 
-def record(examples: Examples, workspace: Workspace, *, device: str) -> None:
-    """Record the outputs of a model over the rows of examples, or its scores of their pairs."""
-    if isinstance(examples.origin, Recorded):
-        build_recorded(workspace, examples, device=device)
+def _build_examples(examples: Examples, workspace: Workspace, device: str, pool: ModelPool | None) -> None:
+    """Mine negatives, record the outputs of a model over rows, or score their pairs."""
+    if isinstance(examples.origin, Mined):
+        # An index is built and searched in this process, with all its threads.
+        spread = pool if examples.origin.mining.index == "exact" else None
+        at = "cpu" if pool else device
+        build_mined(workspace, examples, device=at, pool=spread, progress=Progress("mining", "pairs"))
+    elif isinstance(examples.origin, Recorded):
+        build_recorded(workspace, examples, device=device, pool=pool)
     else:
-        build_scored(workspace, examples, device=device, progress=Progress("scoring", "queries"))
+        scoring = Progress("scoring", "queries")
+        build_scored(workspace, examples, device=device, pool=pool, progress=scoring)
 
 
 def _embed(stores: list[Store], workspace: Workspace, *, device: str, threads: int, actors: int) -> None:
@@ -69,42 +68,3 @@ def _embed(stores: list[Store], workspace: Workspace, *, device: str, threads: i
         device=device,
         progress=Progress("importing" if imported else "embedding", "texts"),
     )
-
-
-def _mine(
-    examples: Examples, rule: Mined, workspace: Workspace, device: str, threads: int, *, on_ray: bool
-) -> None:
-    """Mine hard negatives; an index is built and searched in this process, with all its threads."""
-    spread = on_ray and rule.mining.index == "exact"
-    build_mined(
-        workspace,
-        examples,
-        device="cpu" if on_ray else device,
-        progress=Progress("mining", "pairs"),
-        spread=(lambda miner: partial(_on_ray, miner, device, threads)) if spread else None,
-    )
-
-
-def _on_ray(miner: Miner, device: str, threads: int, starts: list[int]) -> "Iterator[tuple[int, IntArray]]":
-    """Yield the parts as they finish, each a task with as many threads as a teacher actor has."""
-    import ray
-
-    task: Any = ray.remote(num_cpus=threads, num_gpus=int(device.startswith("cuda")), max_retries=3)(_part)
-    shared = ray.put(miner)
-    waiting = [task.remote(shared, start, device, threads) for start in starts]
-    try:
-        while waiting:
-            ready, waiting = ray.wait(waiting, num_returns=1)
-            yield ray.get(ready[0])
-    except Exception as error:
-        raise mistake_in(error) or error from None
-    finally:
-        for left in waiting:
-            ray.cancel(left)
-
-
-def _part(miner: Miner, start: int, device: str, threads: int) -> "tuple[int, IntArray]":
-    import torch
-
-    torch.set_num_threads(threads)
-    return start, miner.part(start, device)

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from stillhouse.training.where import Where
 
 
-def prepare(stage: Stage, workspace: Workspace, *, device: str, threads: int) -> None:
-    """Build the missing inputs of a stage in this process: stores, examples and tokens."""
+def prepare(stage: Stage, workspace: Workspace, *, device: str, threads: int, actors: int = 0) -> None:
+    """Build the missing inputs of a stage: stores, examples and tokens; see `inputs.get`."""
     fetch_start(stage, workspace)
-    get([stage, *token_tables(stage)], workspace, device=device, threads=threads)
-    build_first_layer(stage, workspace, device=device)
+    get([stage, *token_tables(stage)], workspace, device=device, threads=threads, actors=actors)
+    build_first_layer(stage, workspace, device="cpu" if actors else device)
 
 
 def token_tables(stage: Stage) -> list[TokenTable]:

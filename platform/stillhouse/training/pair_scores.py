@@ -1,10 +1,12 @@
 """A teacher's scores of every query and candidate, recorded once: examples whose origin is `Scored`."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stillhouse.cluster.ray_data import ModelPool
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray, IntArray
@@ -28,6 +30,7 @@ def build_scored(
     examples: Examples,
     *,
     device: str = "cpu",
+    pool: ModelPool | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
     """Score every pair with the teacher, as ``scores`` beside its rows; see `recording.record`.
@@ -35,14 +38,16 @@ def build_scored(
     Raises:
         BadInput: The teacher cannot be loaded, or a score is not finite.
     """
-    origin = examples.origin
-    assert isinstance(origin, Scored), "only scored examples are scored"
+    assert isinstance(examples.origin, Scored), "only scored examples are scored"
+    opened = partial(_predictor, workspace, examples.origin)
     record(
         workspace,
         examples,
         SCORES,
-        lambda rows: _predictor(workspace, origin, rows, device),
+        opened,
         rows_at_once=AT_ONCE,
+        device=device,
+        pool=pool,
         progress=progress,
     )
 

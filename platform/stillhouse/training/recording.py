@@ -1,10 +1,12 @@
 """Outputs of a model for examples, recorded once with their rows, for students that learn from them."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from stillhouse.cluster.leases import make_once
+from stillhouse.cluster.ray_data import ModelPool, Part
 from stillhouse.core.artifacts import Workspace, write_array
 from stillhouse.core.types import IntArray, ValueArray
 from stillhouse.corpora.tables import open_rows, open_texts, open_values
@@ -20,7 +22,9 @@ Predict = Callable[[slice], ValueArray]
 """Maps a range of rows to the output for each."""
 
 
-def build_recorded(workspace: Workspace, examples: Examples, *, device: str = "cpu") -> None:
+def build_recorded(
+    workspace: Workspace, examples: Examples, *, device: str = "cpu", pool: ModelPool | None = None
+) -> None:
     """Record the outputs of a stage for examples whose origin is `Recorded`; see `record`.
 
     The student encodes in full precision and without dropout. The outputs are float32.
@@ -28,24 +32,20 @@ def build_recorded(workspace: Workspace, examples: Examples, *, device: str = "c
     Raises:
         BadInput: The rows or the stage are not finished.
     """
-    origin = examples.origin
-    assert isinstance(origin, Recorded), "only recorded examples are recorded"
-    record(
-        workspace,
-        examples,
-        "logits",
-        lambda rows: _predictor(workspace, origin, rows, device),
-        rows_at_once=ROWS_AT_ONCE,
-    )
+    assert isinstance(examples.origin, Recorded), "only recorded examples are recorded"
+    opened = partial(_predictor, workspace, examples.origin)
+    record(workspace, examples, "logits", opened, rows_at_once=ROWS_AT_ONCE, device=device, pool=pool)
 
 
 def record(
     workspace: Workspace,
     examples: Examples,
     value: str,
-    open_predictor: Callable[[Mapping[str, IntArray]], Predict],
+    open_predictor: Callable[[Mapping[str, IntArray], str], Predict],
     *,
     rows_at_once: int,
+    device: str = "cpu",
+    pool: ModelPool | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
     """Record a new value with the rows of examples, unless it exists; other processes wait for it.
@@ -57,8 +57,11 @@ def record(
         workspace: Holds the rows.
         examples: The examples to build; their origin has ``rows``.
         value: Name of the new value.
-        open_predictor: Maps the rows by column to a predictor; called only if a part is missing.
+        open_predictor: Maps the rows by column, and a device, to a predictor; called only if a part is
+            missing, by each process of a pool.
         rows_at_once: Rows per part.
+        device: Device of this process.
+        pool: The processes that predict; None predicts in this one.
         progress: Called with the number of rows done and the total.
     """
 
@@ -66,10 +69,13 @@ def record(
         source = cast(Recorded | Scored, examples.origin).rows
         rows, values = open_rows(workspace, source), open_values(workspace, source)
         count = len(next(iter(rows.values())))
+        opened = partial(_parts_of, open_predictor, rows, rows_at_once)
 
         def parts(starts: list[int]) -> Iterator[tuple[int, ValueArray]]:
-            predict = open_predictor(rows)
-            return ((start, predict(slice(start, start + rows_at_once))) for start in starts)
+            if pool is not None:
+                return pool.parts(opened, starts)
+            part = opened(device)
+            return ((start, part(start)) for start in starts)
 
         outputs = in_parts(folder, count, rows_at_once, parts, progress)
         for name, array in {**rows, **values, value: outputs}.items():
@@ -77,6 +83,16 @@ def record(
         return {"rows": count}
 
     make_once(workspace, examples, make)
+
+
+def _parts_of(
+    open_predictor: Callable[[Mapping[str, IntArray], str], Predict],
+    rows: Mapping[str, IntArray],
+    rows_at_once: int,
+    device: str,
+) -> Part:
+    predict = open_predictor(rows, device)
+    return lambda start: predict(slice(start, start + rows_at_once))
 
 
 def _predictor(workspace: Workspace, origin: Recorded, rows: Mapping[str, IntArray], device: str) -> Predict:

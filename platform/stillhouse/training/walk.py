@@ -8,7 +8,7 @@ import torch
 
 from stillhouse.cluster.leases import making
 from stillhouse.cluster.preemption import Preempted, leaving
-from stillhouse.cluster.running import require_usable_gpu
+from stillhouse.cluster.running import ray_runs, require_usable_gpu
 from stillhouse.core.artifacts import Workspace, read_manifest, remove_leftovers
 from stillhouse.core.console import warn
 from stillhouse.core.devices import has_device, on_device, resolve_device, usable_device
@@ -99,7 +99,11 @@ def _mend_facts(stage: Stage, workspace: Workspace, where: Where) -> None:
 def _train(stage: Stage, workspace: Workspace, where: Where, on_evaluation: OnEvaluation | None) -> None:
     device = resolve_device(where.device)
     require_usable_gpu(device)
-    prepare(stage, workspace, device=usable_device(device), threads=where.threads or torch.get_num_threads())
+    threads = where.threads or torch.get_num_threads()
+    if where.workers > 1 and ray_runs():  # This process only waits, and has reserved no device.
+        prepare(stage, workspace, device=device, threads=threads, actors=where.workers)
+    else:
+        prepare(stage, workspace, device=usable_device(device), threads=threads)
     if where.workers == 1 and has_device(device):
         _fit_alone(stage, workspace, where, device, on_evaluation)
     else:

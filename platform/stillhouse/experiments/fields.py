@@ -229,11 +229,20 @@ def as_file(experiment: Experiment) -> dict[str, Any]:
     whole, usual = as_mapping(experiment), as_mapping(Experiment())
     for key in whole:
         if key in data_kinds() and whole[key] is not None:
-            usual[key] = _as_named(data_kinds()[key]())
+            usual[key] = _defaults(data_kinds()[key])
     usual["student"] |= dataclasses.asdict(typing.cast(Any, type(experiment.student)()))
     found = _differing(whole, usual)
     data = {kind.key: found.pop(kind.key, {}) for kind in experiment.data}
     return found | data
+
+
+def _defaults(kind: type) -> dict[str, Any]:
+    """The defaults of a kind of data as names and values; without a folder, say, it would be refused."""
+    empty: Any = object.__new__(kind)
+    for field in dataclasses.fields(kind):
+        made = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        object.__setattr__(empty, field.name, made)
+    return dataclasses.asdict(empty)
 
 
 def _differing(mapping: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class Baseline:
 MSE = Baseline()
 """The baseline of methods that name none: the student that is trained with the mean squared error."""
 
-SUPERVISED = Baseline("InfoNCE alone", method="simcse", rates={"learning_rate": (3e-5, 1e-4, 3e-4)})
+SUPERVISED = Baseline("InfoNCE baseline", method="simcse", rates={"learning_rate": (3e-5, 1e-4, 3e-4)})
 """The student of a method that distils labelled text, without a teacher."""
 
 

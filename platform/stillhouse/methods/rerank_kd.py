@@ -60,7 +60,7 @@ NEGATIVES = 7
 LOSSES = ("margin_mse", "kl", "contrastive_kl")
 TEACHER_LOSSES = ("ce", "bce")
 BASELINE = Baseline(
-    "InfoNCE alone",
+    "InfoNCE baseline",
     method="",
     values={"loss": "contrastive_kl", "weight": 0.0},
     rates={"learning_rate": (3e-5, 1e-4, 3e-4)},

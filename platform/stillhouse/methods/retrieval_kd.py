@@ -54,7 +54,10 @@ PAPER = "Shakeri et al., Knowledge Distillation in Document Retrieval, arXiv:191
 PRUNABLE_FROM = "retrieval_kd"
 needs = (Claims, WordVectors)
 BASELINE = Baseline(
-    "no teacher", method="", values={"alpha": 0.0}, rates={"learning_rate": (3e-4, 1e-3, 3e-3)}
+    "baseline without a teacher",
+    method="",
+    values={"alpha": 0.0},
+    rates={"learning_rate": (3e-4, 1e-3, 3e-3)},
 )
 
 ENCODERS = ("lstm", "cnn")

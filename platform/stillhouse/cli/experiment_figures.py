@@ -43,11 +43,9 @@ def evaluate_experiment(options: Namespace) -> None:
     report["about"] = {**about, "figures": dict(found.about)}
     show(f"model: {model.title}, identity {identities[model.name][:16]}")
     teacher = teacher_in_sweep(options.begun, experiment, final=options.final) if options.begun else {}
-    shares = {
-        name: value / teacher[name]
-        for name, value in found.figures.items()
-        if teacher.get(name, 0) > 0 and not name.endswith("_alignment")  # Of that less is better.
-    }
+    known = [name for name in found.figures if teacher.get(name, 0) > 0]
+    more_is_better = [name for name in known if not name.endswith("_alignment")]
+    shares = {name: found.figures[name] / teacher[name] for name in more_is_better}
     for name, value in found.figures.items():
         kept = f"   teacher {teacher[name]:.4f}, kept {shares[name]:.1%}" if name in shares else ""
         show(f"  {name:<36} {value:.4f}{kept}")

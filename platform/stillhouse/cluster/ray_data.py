@@ -33,11 +33,9 @@ class ModelPool:
     threads: int
 
     def parts(self, opened: Callable[[str], Part], starts: list[int]) -> Iterator[tuple[int, ValueArray]]:
-        """Make the parts from some first rows on, and yield each when it is there.
+        """Make the parts that begin at some rows, and yield each when it is there.
 
-        Args:
-            opened: Opens a model on a device, once in each process.
-            starts: The first row of each part.
+        ``opened`` opens a model on a device, once in each process.
         """
         import ray.data
         import torch

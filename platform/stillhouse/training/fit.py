@@ -319,21 +319,16 @@ class _Loop:
     def _divisible(self) -> bool:
         """Whether smaller micro-batches are possible, and change rounding (and dropout's draws) alone."""
         whole = TEXTS_TOGETHER if self.stage.batch_tokens else self.stage.batch_size
-        return (
-            world_size() == 1
-            and whole % (2 * self.accumulate) == 0
-            and not self.module.objective.why_coupled()
-        )
+        free = not self.module.objective.why_coupled()
+        return free and world_size() == 1 and whole % (2 * self.accumulate) == 0
 
     def _halve(self) -> None:
         self.accumulate *= 2
         self.optimizer.zero_grad(set_to_none=True)
         if self.device.startswith("cuda"):
             torch.cuda.empty_cache()
-        say(
-            f"  {self.stage.label}: a step does not fit the memory of {self.device}: going on in "
-            f"{self.accumulate} parts, which changes rounding alone"
-        )
+        at = f"{self.stage.label}: a step does not fit the memory of {self.device}"
+        say(f"  {at}: going on in {self.accumulate} parts, which changes rounding alone")
 
     def _gradients_of(self, terms: Terms) -> TermGradients | None:
         """Begin to measure the shares of several terms in the gradient, if this step is one that measures."""

@@ -38,9 +38,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
 def train_slowly(command: list[str]) -> None:
     step = fit._Loop._step
 
-    def slowly(self: Any, upcoming: Any) -> None:
+    def slowly(self: Any, upcoming: Any) -> bool:
         time.sleep(0.1)
-        step(self, upcoming)
+        return step(self, upcoming)
 
     fit._Loop._step = slowly  # type: ignore[method-assign]
     main(command)
@@ -134,9 +134,9 @@ def test_training_that_is_killed_here_goes_on_there_to_the_same_weights(
     steps: list[int] = []
     step = fit._Loop._step
 
-    def noted(self: Any, upcoming: Any) -> None:
+    def noted(self: Any, upcoming: Any) -> bool:
         steps.append(self.progress.step)
-        step(self, upcoming)
+        return step(self, upcoming)
 
     monkeypatch.setattr(fit._Loop, "_step", noted)
     monkeypatch.setattr(model, "in_process", lambda *_: pytest.fail("nothing is embedded again"))

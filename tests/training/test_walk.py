@@ -248,11 +248,12 @@ def test_a_stage_makes_way_with_a_checkpoint_if_its_node_is_about_to_go(
     def leaving() -> Iterator[threading.Event]:
         yield notice
 
-    def step(loop: Any, upcoming: Any) -> None:
-        before(loop, upcoming)
+    def step(loop: Any, upcoming: Any) -> bool:
+        smaller = before(loop, upcoming)
         taken.append(loop.progress.step)
         if len(taken) == 3:
             notice.set()
+        return smaller
 
     before = fit._Loop._step
     monkeypatch.setattr(fit._Loop, "_step", step)

@@ -194,23 +194,27 @@ class _Loop:
     ) -> None:
         """Step until the budget or patience is spent; evaluations may take as long as they want."""
         self._tick = self._saved = time.perf_counter()
-        while not self.progress.ended(self.stage, self.batching):
-            with contextlib.closing(self._upcoming()) as upcoming:
-                while not self.progress.ended(self.stage, self.batching):
-                    watchdog.feed()
-                    if self._step(upcoming):
-                        break  # The batches are smaller from here on.
-                    self._beat()
-                    if self._logs_at(self.progress.step):
-                        self._log()
-                    if self.shares:
-                        self._write(self.shares)
-                        self.shares = {}
-                    if self._evaluation_due(self.progress.step):
-                        watchdog.rest()
-                        self._evaluate(evaluate, on_evaluation)
-                    if not self.progress.ended(self.stage, self.batching):
-                        self._control(stop_requested)
+        upcoming = self._upcoming()
+        try:
+            while not self.progress.ended(self.stage, self.batching):
+                watchdog.feed()
+                if self._step(upcoming):
+                    upcoming.close()
+                    upcoming = self._upcoming()  # In smaller parts.
+                    continue
+                self._beat()
+                if self._logs_at(self.progress.step):
+                    self._log()
+                if self.shares:
+                    self._write(self.shares)
+                    self.shares = {}
+                if self._evaluation_due(self.progress.step):
+                    watchdog.rest()
+                    self._evaluate(evaluate, on_evaluation)
+                if not self.progress.ended(self.stage, self.batching):
+                    self._control(stop_requested)
+        finally:
+            upcoming.close()
 
     def _upcoming(self) -> Generator[Batch, None, None]:
         stage = dataclasses.replace(self.stage, accumulate=self.accumulate)
@@ -340,8 +344,7 @@ class _Loop:
         return gradients
 
     def _note_shares(self, gradients: TermGradients) -> None:
-        at_once = self.accumulate == 1
-        shares = gradients.shares(scale=1 / self.accumulate, averaged=at_once)
+        shares = gradients.shares(scale=1 / self.accumulate, averaged=self.accumulate == 1)
         if shares:
             self.progress.gradient_shares.append(shares)
             self.shares = {f"{PREFIX}{name}": share for name, share in shares.items()}
